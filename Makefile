@@ -1,0 +1,29 @@
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+ARGS ?=
+
+.PHONY: quickstart test test-slow lint clean
+
+quickstart: $(VENV)/installed
+	$(BIN)/hf-mars quickstart $(ARGS)
+
+test: $(VENV)/installed
+	$(BIN)/python -m pytest tests -q $(ARGS)
+
+test-slow: $(VENV)/installed
+	$(BIN)/python -m pytest tests -q -m slow $(ARGS)
+
+lint: $(VENV)/installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+# torch first and by its exact version: a looser range may bring a build for another device.
+$(VENV)/installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --constraint constraints.txt torch
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[quickstart,dev]"
+	touch $@
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info

@@ -1,0 +1,196 @@
+"""`hf-mars quickstart`: fine-tune a small model for minutes, save it, reload it, and decode several tokens a
+forward."""
+
+import argparse
+import json
+import shlex
+import sys
+from pathlib import Path
+
+import torch
+from datasets import Dataset, DatasetDict, load_dataset, load_from_disk
+from transformers import AutoTokenizer
+
+from .. import AutoMARSModelForCausalLM
+from ..evaluation import Mode, ModeResult, describe_environment, format_table, measure_modes, plot_frontier
+from ..training import MARSConfig, MARSTrainer
+from .smollm2 import load_smollm2
+from .timed_training import TimedTraining
+from .word_problems import extract_answer, make_word_problems
+
+
+__all__ = ["add_parser", "run"]
+
+NUM_HELD_OUT = 32
+NUM_SINGLE = 8
+LOSSY_THRESHOLDS = (0.95, 0.9, 0.7, 0.5)
+VERIFY_THRESHOLDS = (0.9, 0.5)
+
+USAGE = """To use the checkpoint:
+
+    from transformers import AutoTokenizer
+    from hf_mars import AutoMARSModelForCausalLM
+
+    model = AutoMARSModelForCausalLM.from_pretrained({checkpoint!r})
+    tokenizer = AutoTokenizer.from_pretrained({checkpoint!r})
+    question = "Ana has 3 bags with 7 apples in each. Ana gives 5 apples to Ben. How many apples does Ana have left?"
+    messages = [{{"role": "user", "content": question}}]
+    inputs = tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_dict=True, return_tensors="pt")
+    output = model.generate(**inputs, max_new_tokens=128, mars_threshold=0.5, mars_verify=True)
+    print(tokenizer.decode(output[0], skip_special_tokens=True))"""
+
+
+def add_parser(subparsers) -> None:
+    parser = subparsers.add_parser(
+        "quickstart",
+        help="fine-tune a small model for minutes and watch it decode several tokens a forward pass",
+        description="Fine-tunes with MARSTrainer, saves, reloads, and compares plain, lossy and verified decoding on "
+        "held-out problems. Stage 1 (AR SFT) and stage 2 (MARS) of the paper are one run here, since the loss on the "
+        "clean stream already is that of stage 1.",
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )
+    parser.add_argument("--minutes", type=float, default=8.0, help="minutes of training")
+    parser.add_argument("--model", help="local path or Hub id; default: SmolLM2-135M-Instruct from a package index")
+    parser.add_argument("--dataset", help="local path or Hub id; default: generated step-by-step word problems")
+    parser.add_argument("--mask-token", help="name of the mask token, see MARSConfig")
+    parser.add_argument("--block-size", type=int, default=4, help="most tokens a forward may add")
+    parser.add_argument("--batch-size", type=int, default=4, help="sequences a training step")
+    parser.add_argument("--learning-rate", type=float, default=3e-4, help="peak learning rate")
+    parser.add_argument("--seed", type=int, default=0, help="seed of data and training")
+    parser.add_argument("--output-dir", type=Path, default=Path("runs/quickstart"), help="where everything is written")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Fine-tune, save, reload, decode, report."""
+    if options.minutes <= 0:
+        raise SystemExit("hf-mars quickstart: error: `--minutes` must be positive.")
+    torch.manual_seed(options.seed)
+    model_path = options.model or str(load_smollm2())
+    # SmolLM2 has no spare embedding row, but a special token that no data uses.
+    mask_token = options.mask_token or (None if options.model else "<empty_output>")
+    train_dataset, held_out = load_problems(options.dataset, options.seed)
+    checkpoint = options.output_dir / "checkpoint"
+
+    print(
+        f"Fine-tuning {options.model or 'SmolLM2-135M-Instruct'} on {len(train_dataset)} problems for "
+        f"{options.minutes:g} minutes, block size {options.block_size}.\n"
+        "One run serves as both stages of the paper: the clean stream carries the AR loss of stage 1."
+    )
+    timed_training = TimedTraining(options.minutes * 60, options.learning_rate)
+    trainer = MARSTrainer(
+        model=model_path,
+        args=MARSConfig(
+            output_dir=str(options.output_dir / "trainer"),
+            block_size=options.block_size,
+            mask_token=mask_token,
+            per_device_train_batch_size=options.batch_size,
+            learning_rate=options.learning_rate,
+            num_train_epochs=1000,  # the clock ends the training
+            bf16=False,
+            gradient_checkpointing=False,
+            logging_steps=5,
+            save_strategy="no",
+            report_to="none",
+            disable_tqdm=True,
+            dataloader_pin_memory=torch.cuda.is_available(),
+            seed=options.seed,
+            model_init_kwargs={"dtype": "float32"},
+        ),
+        train_dataset=train_dataset,
+        callbacks=[timed_training],
+    )
+    trainer.remove_callback("PrinterCallback")
+    trainer.train()
+    trainer.save_model(str(checkpoint))
+    print(f"Trained {trainer.state.global_step} steps. Saved to {checkpoint}, with its custom_generate/.")
+
+    model = AutoMARSModelForCausalLM.from_pretrained(checkpoint, dtype=torch.float32).to(trainer.model.device).eval()
+    tokenizer = AutoTokenizer.from_pretrained(checkpoint)
+    results = compare_modes(model, tokenizer, held_out)
+    report(results, timed_training, options, checkpoint)
+
+
+def load_problems(dataset: str | None, seed: int) -> tuple[Dataset, Dataset]:
+    """Training and held-out problems, disjoint, in prompt-completion format with chat messages."""
+    if dataset is None:
+        held_out = make_word_problems(NUM_HELD_OUT, seed=seed + 1)
+        return make_word_problems(4000, seed=seed, exclude=held_out), held_out
+    if Path(dataset).is_dir() and (Path(dataset) / "dataset_info.json").exists():
+        data = load_from_disk(dataset)
+    elif Path(dataset).is_file():
+        kind = {".jsonl": "json", ".json": "json", ".csv": "csv", ".parquet": "parquet"}.get(Path(dataset).suffix)
+        if kind is None:
+            raise SystemExit(
+                f"hf-mars quickstart: error: `--dataset` {dataset} is no .json, .jsonl, .csv or .parquet file."
+            )
+        data = load_dataset(kind, data_files=dataset)
+    else:
+        data = load_dataset(dataset)
+    data = data["train"] if isinstance(data, DatasetDict) else data
+    data = data.map(to_prompt_completion, remove_columns=data.column_names)
+    if len(data) <= NUM_HELD_OUT:
+        raise SystemExit(f"hf-mars quickstart: error: `--dataset` needs more than {NUM_HELD_OUT} examples.")
+    parts = data.train_test_split(test_size=NUM_HELD_OUT, seed=seed)
+    return parts["train"], parts["test"]
+
+
+def to_prompt_completion(example: dict) -> dict:
+    """One example as a list of prompt messages and one completion message."""
+    if "messages" in example:
+        messages = example["messages"]
+        return {"prompt": messages[:-1], "completion": messages[-1:]}
+    if "prompt" not in example or "completion" not in example:
+        raise SystemExit(
+            "hf-mars quickstart: error: `--dataset` needs a column `messages`, or `prompt` and `completion`; it has "
+            f"{sorted(example)}."
+        )
+    prompt, completion = example["prompt"], example["completion"]
+    if isinstance(prompt, str):
+        prompt = [{"role": "user", "content": prompt}]
+    if isinstance(completion, str):
+        completion = [{"role": "assistant", "content": completion}]
+    return {"prompt": prompt, "completion": completion}
+
+
+def compare_modes(model, tokenizer, held_out: Dataset) -> list[ModeResult]:
+    """All modes at batch 8 on every held-out problem, and plain against verified decoding at batch 1 on a few."""
+    answers = [extract_answer(messages[-1]["content"]) for messages in held_out["completion"]]
+    is_correct = None
+    if all(answers):
+
+        def is_correct(index: int, text: str) -> bool:
+            return extract_answer(text) == answers[index]
+
+    prompts = list(held_out["prompt"])
+    lossy = [Mode("lossy", threshold) for threshold in LOSSY_THRESHOLDS]
+    verify = [Mode("verify", threshold) for threshold in VERIFY_THRESHOLDS]
+    batched = measure_modes(
+        model, tokenizer, prompts, [Mode("AR"), *lossy, *verify], batch_size=8, is_correct=is_correct
+    )
+    single = measure_modes(
+        model, tokenizer, prompts[:NUM_SINGLE], [Mode("AR"), *verify], batch_size=1, is_correct=is_correct
+    )
+    return batched + single
+
+
+def report(
+    results: list[ModeResult], timed_training: TimedTraining, options: argparse.Namespace, checkpoint: Path
+) -> None:
+    """Print the table; write it as JSON, and a picture beside it."""
+    print("\n" + format_table(results) + "\n")
+    record = {
+        "command": shlex.join(["hf-mars", *sys.argv[1:]]),
+        "environment": describe_environment(),
+        "seed": options.seed,
+        "training": timed_training.history,
+        "results": [result.to_dict() for result in results],
+    }
+    json_path, plot_path = options.output_dir / "results.json", options.output_dir / "frontier.png"
+    json_path.write_text(json.dumps(record, indent=2) + "\n")
+    batched = [result for result in results if result.batch_size == results[0].batch_size]
+    plot_frontier(
+        batched, plot_path, title=f"{NUM_HELD_OUT} held-out problems, batch {results[0].batch_size}, by threshold"
+    )
+    print(f"Written: {json_path}, {plot_path}\n")
+    print(USAGE.format(checkpoint=str(checkpoint)))

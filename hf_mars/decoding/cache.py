@@ -1,0 +1,144 @@
+"""Block-level key/value storage whose rows advance independently."""
+
+import torch
+from transformers import Cache
+from transformers.cache_utils import CacheLayerMixin
+
+
+__all__ = ["MARSCache", "MARSCacheLayer"]
+
+
+class MARSCacheLayer(CacheLayerMixin):
+    """
+    Keys and values of one layer, written to given slots of each row and never moved.
+
+    Storage has the shape `(rows, heads, capacity, head_dim)` and grows by whole blocks, so that a decoding step
+    neither concatenates nor copies what is already there. Sliding-window layers store every slot too; the attention
+    mask hides what lies outside the window.
+
+    Args:
+        block_length (`int`, *optional*, defaults to 256):
+            Number of slots by which the storage grows.
+    """
+
+    def __init__(self, block_length: int = 256):
+        super().__init__()
+        self.block_length = block_length
+        self.length = 0
+
+    def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
+        self.dtype, self.device = key_states.dtype, key_states.device
+        self.keys = key_states.new_zeros(*key_states.shape[:2], 0, key_states.shape[-1])
+        self.values = value_states.new_zeros(*value_states.shape[:2], 0, value_states.shape[-1])
+        self.is_initialized = True
+
+    def reserve(self, length: int) -> None:
+        """Grow the storage, by whole blocks, until it holds at least `length` slots a row."""
+        missing = length - self.keys.shape[2]
+        if missing > 0:
+            growth = -(-missing // self.block_length) * self.block_length
+            # Zeros, not uninitialised memory: a slot that is masked out still meets the attention weights, and 0 * NaN
+            # would be NaN.
+            self.keys = torch.nn.functional.pad(self.keys, (0, 0, 0, growth))
+            self.values = torch.nn.functional.pad(self.values, (0, 0, 0, growth))
+
+    def update(
+        self, key_states: torch.Tensor, value_states: torch.Tensor, slots: torch.Tensor, length: int
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """
+        Write the states of one window and return a view of every slot that its queries may attend to.
+
+        Args:
+            key_states (`torch.Tensor` of shape `(rows, heads, width, head_dim)`): Keys of the window.
+            value_states (`torch.Tensor` of shape `(rows, heads, width, head_dim)`): Values of the window.
+            slots (`torch.LongTensor` of shape `(rows, width)`): Slot of each column, distinct within a row.
+            length (`int`): Number of slots to return, above every slot written.
+        """
+        if not self.is_initialized:
+            self.lazy_initialization(key_states, value_states)
+        self.reserve(length)
+        index = slots.to(key_states.device)[:, None, :, None]
+        self.keys.scatter_(2, index.expand_as(key_states), key_states)
+        self.values.scatter_(2, index.expand_as(value_states), value_states)
+        return self.keys[:, :, :length], self.values[:, :, :length]
+
+    def get_seq_length(self) -> int:
+        """Number of committed slots of the longest row."""
+        return self.length
+
+    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
+        """`(kv_length, kv_offset)` of a forward over `query_length` columns."""
+        return self.length + query_length, 0
+
+    def get_max_length(self) -> int:
+        """The storage grows as needed: no maximum."""
+        return -1
+
+    def reset(self) -> None:
+        super().reset()
+        self.length = 0
+
+    def batch_select_indices(self, indices: torch.Tensor) -> None:
+        """Keep the given rows, in the given order."""
+        if self.is_initialized:
+            self.keys = self.keys[indices.to(self.keys.device)]
+            self.values = self.values[indices.to(self.values.device)]
+
+
+class MARSCache(Cache):
+    """
+    A [`~transformers.Cache`] with one cursor a row (the independent rows that section 4.5 of the paper leaves open).
+
+    A row's cursor is the number of its slots that hold the states of real tokens. Each forward writes a window of
+    columns at and after the cursor; afterwards [`~MARSCache.commit`] moves the cursor over the real tokens alone. What
+    was written for a mask stays where it is: no query sees it, and the next window overwrites it.
+
+    Args:
+        num_layers (`int`):
+            Number of attention layers of the model.
+        num_rows (`int`):
+            Batch size.
+        device (`torch.device`, *optional*):
+            Device of the cursors.
+    """
+
+    def __init__(self, num_layers: int, num_rows: int, device: torch.device | None = None):
+        super().__init__(layers=[MARSCacheLayer() for _ in range(num_layers)])
+        self.cursors = torch.zeros(num_rows, dtype=torch.long, device=device)
+        self._slots: torch.Tensor | None = None
+
+    def open_window(self, slots: torch.Tensor) -> None:
+        """Say where the next forward writes: `slots` is a `torch.LongTensor` of shape `(rows, width)`."""
+        self._slots = slots
+
+    def update(
+        self, key_states: torch.Tensor, value_states: torch.Tensor, layer_idx: int, *args, **kwargs
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        if self._slots is None:
+            raise RuntimeError("A MARSCache is written through windows: call `open_window(slots)` before the forward.")
+        layer = self.layers[layer_idx]
+        return layer.update(key_states, value_states, self._slots, layer.length + key_states.shape[2])
+
+    def commit(self, counts: torch.Tensor, length: int) -> None:
+        """
+        Move every cursor over the real tokens of the window that was just forwarded.
+
+        Args:
+            counts (`torch.LongTensor` of shape `(rows,)`): Number of slots to add to each cursor.
+            length (`int`): The largest cursor afterwards, known to the caller without asking the device.
+        """
+        self.cursors = self.cursors + counts
+        self._slots = None
+        for layer in self.layers:
+            layer.length = length
+
+    def reset(self) -> None:
+        super().reset()
+        self.cursors.zero_()
+
+    def batch_select_indices(self, indices: torch.Tensor) -> None:
+        super().batch_select_indices(indices)
+        self.cursors = self.cursors[indices]
+
+    def reorder_cache(self, beam_idx: torch.LongTensor) -> None:
+        self.batch_select_indices(beam_idx)

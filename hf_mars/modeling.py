@@ -1,0 +1,192 @@
+"""Turning a causal language model into a MARS model: the `mars` entry of its configuration, and its mask token."""
+
+import functools
+
+import torch
+from transformers import (
+    AutoModelForCausalLM,
+    DynamicCache,
+    GenerationMixin,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
+from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
+
+from .decoding import generate
+
+
+__all__ = ["AutoMARSModelForCausalLM", "add_mask_token", "check_architecture", "enable_mars"]
+
+DEFAULT_MASK_TOKEN = "<|mask|>"
+
+
+def check_architecture(model: PreTrainedModel) -> None:
+    """
+    Check that MARS applies to a model: a decoder of plain or sliding-window attention layers that takes positions.
+
+    Raises:
+        `ValueError`: If it is something else; the message says what it is.
+    """
+    if not isinstance(model, GenerationMixin) or not model.can_generate():
+        raise ValueError(f"{type(model).__name__} does not generate text: load it with a language modeling head.")
+    if model.config.is_encoder_decoder:
+        raise ValueError(f"{type(model).__name__} is an encoder-decoder model: MARS needs a decoder-only model.")
+    config = model.config.get_text_config()
+    try:
+        layers = DynamicCache(config=config).layers
+        is_attention_only = all(type(layer) in (DynamicLayer, DynamicSlidingWindowLayer) for layer in layers)
+    except (AttributeError, KeyError, ValueError):
+        is_attention_only = False
+    # A recurrent state cannot forget the masks it has read; only keys and values can be overwritten.
+    if not is_attention_only or getattr(model, "_is_stateful", False):
+        raise ValueError(
+            f"{type(model).__name__} has layers that keep a state other than one key and value a token: MARS needs "
+            "full or sliding-window attention in every layer."
+        )
+
+
+def enable_mars(
+    model: PreTrainedModel, mask_token_id: int | None = None, block_size: int | None = None
+) -> PreTrainedModel:
+    """
+    Give a model the `mars_*` arguments of [`~hf_mars.decoding.generate`], in place.
+
+    Args:
+        model ([`PreTrainedModel`] or [`~peft.PeftModel`]):
+            A causal language model that was trained with MARS.
+        mask_token_id (`int`, *optional*):
+            Id of the mask token. Defaults to the one that `model.config.mars` names.
+        block_size (`int`, *optional*):
+            Block size of the training. Defaults to the one that `model.config.mars` names.
+
+    Returns:
+        The same model, its `config.mars` set to `{"mask_token_id": ..., "block_size": ...}`.
+
+    Raises:
+        `TypeError`: If an argument is not an integer.
+        `ValueError`: If a value is neither given nor recorded or out of range, or if the architecture does not fit.
+    """
+    base_model = model.get_base_model() if hasattr(model, "get_base_model") else model
+    check_architecture(base_model)
+    recorded = getattr(base_model.config, "mars", None) or {}
+    mask_token_id = recorded.get("mask_token_id") if mask_token_id is None else mask_token_id
+    block_size = recorded.get("block_size") if block_size is None else block_size
+
+    for name, value in {"mask_token_id": mask_token_id, "block_size": block_size}.items():
+        if value is None:
+            raise ValueError(f"`{name}` is neither given nor recorded in the model's `config.mars`: pass it.")
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise TypeError(f"`{name}` must be an integer, got {value!r}.")
+    num_embeddings = base_model.get_input_embeddings().weight.shape[0]
+    if not 0 <= mask_token_id < num_embeddings:
+        raise ValueError(f"`mask_token_id` is {mask_token_id}, but the model has {num_embeddings} embeddings.")
+    if block_size < 2:
+        raise ValueError(f"`block_size` must be at least 2, got {block_size}.")
+
+    base_model.config.mars = {"mask_token_id": mask_token_id, "block_size": block_size}
+    # The same binding that `from_pretrained(..., trust_remote_code=True)` makes for a checkpoint's custom_generate/.
+    base_model.generate = functools.partial(generate, model=base_model)
+    return model
+
+
+class AutoMARSModelForCausalLM:
+    """
+    Loads a checkpoint that has a `mars` entry in its `config.json`, ready to `generate(..., mars_threshold=...)`.
+
+    Example:
+
+    ```python
+    >>> from hf_mars import AutoMARSModelForCausalLM
+
+    >>> model = AutoMARSModelForCausalLM.from_pretrained("path/to/checkpoint")
+    >>> model.generate(**inputs, max_new_tokens=64, mars_threshold=0.9)
+    ```
+    """
+
+    def __init__(self):
+        raise OSError(
+            "AutoMARSModelForCausalLM is loaded with "
+            "`AutoMARSModelForCausalLM.from_pretrained(pretrained_model_name_or_path)`."
+        )
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        pretrained_model_name_or_path: str,
+        *model_args,
+        mask_token_id: int | None = None,
+        block_size: int | None = None,
+        **kwargs,
+    ) -> PreTrainedModel:
+        """
+        Load a model as [`~transformers.AutoModelForCausalLM`] does, and enable multi-token decoding.
+
+        Args:
+            pretrained_model_name_or_path (`str`): Hub id or directory.
+            mask_token_id (`int`, *optional*): Overrides `config.mars["mask_token_id"]`.
+            block_size (`int`, *optional*): Overrides `config.mars["block_size"]`.
+            kwargs: As for [`~transformers.AutoModelForCausalLM.from_pretrained`].
+
+        Raises:
+            `ValueError`: See [`enable_mars`].
+        """
+        model = AutoModelForCausalLM.from_pretrained(pretrained_model_name_or_path, *model_args, **kwargs)
+        return enable_mars(model, mask_token_id=mask_token_id, block_size=block_size)
+
+
+def add_mask_token(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, mask_token: str | None = None) -> int:
+    """
+    Make sure that tokenizer and model have a mask token, without a new parameter.
+
+    The token is the one named, else the tokenizer's own, else `<|mask|>`. One that the vocabulary lacks goes into a
+    spare row of the embeddings. The row of a new or newly named token is set to the mean of the embeddings.
+
+    Args:
+        model ([`PreTrainedModel`]): The model; its embeddings are never resized, tied weights stay tied.
+        tokenizer ([`PreTrainedTokenizerBase`]): The tokenizer; its `mask_token` is set.
+        mask_token (`str`, *optional*): Name of the token.
+
+    Returns:
+        `int`: The id of the mask token.
+
+    Raises:
+        `ValueError`: If the token is new and no embedding row is spare, or is a word that text may contain.
+    """
+    embeddings = model.get_input_embeddings().weight
+    name = mask_token or tokenizer.mask_token or DEFAULT_MASK_TOKEN
+    is_chosen_before = name == tokenizer.mask_token
+    vocabulary = tokenizer.get_vocab()
+    if name in vocabulary:
+        if not is_chosen_before and name not in tokenizer.all_special_tokens and not is_added_token(tokenizer, name):
+            raise ValueError(
+                f"`mask_token` is {name!r}, an ordinary word of the vocabulary. Name a special token that the data "
+                "never uses, or one that the vocabulary lacks."
+            )
+        if name in (tokenizer.eos_token, tokenizer.bos_token, tokenizer.pad_token, tokenizer.unk_token):
+            raise ValueError(f"`mask_token` is {name!r}, which the tokenizer already uses for something else.")
+    elif max(vocabulary.values()) + 1 >= embeddings.shape[0]:
+        unused = [token for token in special_tokens(tokenizer) if token not in tokenizer.special_tokens_map.values()]
+        raise ValueError(
+            f"The mask token {name!r} is not in the vocabulary, and the model has no spare embedding row for it. Set "
+            f"`mask_token` to a special token that the data never uses; this tokenizer has {unused[:8]}."
+        )
+    tokenizer.add_special_tokens({"mask_token": name})
+
+    mask_token_id = tokenizer.convert_tokens_to_ids(name)
+    if mask_token_id >= embeddings.shape[0]:
+        raise ValueError(
+            f"The mask token {name!r} has the id {mask_token_id}, but the model has {embeddings.shape[0]} rows."
+        )
+    if not is_chosen_before:
+        with torch.no_grad():
+            embeddings[mask_token_id] = embeddings.mean(0)
+    return mask_token_id
+
+
+def special_tokens(tokenizer: PreTrainedTokenizerBase) -> list[str]:
+    """Every special token of the tokenizer, in the order of their ids."""
+    return [token.content for _, token in sorted(tokenizer.added_tokens_decoder.items()) if token.special]
+
+
+def is_added_token(tokenizer: PreTrainedTokenizerBase, name: str) -> bool:
+    return any(token.content == name for token in tokenizer.added_tokens_decoder.values())

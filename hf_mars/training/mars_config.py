@@ -1,0 +1,68 @@
+"""Configuration of a MARS run."""
+
+from dataclasses import dataclass, field
+
+from trl import SFTConfig
+
+
+__all__ = ["MARSConfig"]
+
+
+@dataclass
+class MARSConfig(SFTConfig):
+    r"""
+    Configuration class for the [`MARSTrainer`].
+
+    It has the parameters of [`~trl.SFTConfig`] and those of the MARS method (sections 3.2 and 3.3 of the paper).
+
+    Parameters:
+        block_size (`int`, *optional*, defaults to `4`):
+            Number of consecutive response tokens that are masked together (B): the most tokens that a forward pass of
+            the trained model adds.
+        ar_weight (`float`, *optional*, defaults to `1.0`):
+            Weight of the autoregressive loss on the clean tokens beside the loss on the masks (equation 5).
+        block_phase (`str`, *optional*, defaults to `"random"`):
+            Where blocks begin. `"random"` draws the phase anew for each sequence, so that every offset is seen;
+            `"fixed"` begins them at multiples of `block_size` from the sequence's first token.
+        mask_token (`str`, *optional*):
+            Name of the mask token. By default the tokenizer's own, else `<|mask|>`, which takes a spare embedding row.
+            Where no row is spare, name a special token that the data never uses.
+    """
+
+    block_size: int = field(
+        default=4,
+        metadata={
+            "help": "Number of consecutive response tokens that are masked together (B): the most tokens that a "
+            "forward pass of the trained model adds."
+        },
+    )
+    ar_weight: float = field(
+        default=1.0,
+        metadata={"help": "Weight of the autoregressive loss on the clean tokens beside the loss on the masks."},
+    )
+    block_phase: str = field(
+        default="random",
+        metadata={
+            "help": "Where blocks begin. `'random'` draws the phase anew for each sequence, so that every offset is "
+            "seen; `'fixed'` begins them at multiples of `block_size` from the sequence's first token.",
+            "choices": ["random", "fixed"],
+        },
+    )
+    mask_token: str | None = field(
+        default=None,
+        metadata={
+            "help": "Name of the mask token. By default the tokenizer's own, else `<|mask|>`, which takes a spare "
+            "embedding row. Where no row is spare, name a special token that the data never uses."
+        },
+    )
+
+    def __post_init__(self):
+        super().__post_init__()
+        if isinstance(self.block_size, bool) or not isinstance(self.block_size, int):
+            raise TypeError(f"`block_size` must be an integer, got {self.block_size!r}.")
+        if self.block_size < 2:
+            raise ValueError(f"`block_size` must be at least 2, got {self.block_size}: 1 is autoregressive training.")
+        if not self.ar_weight >= 0:
+            raise ValueError(f"`ar_weight` must be at least 0, got {self.ar_weight}.")
+        if self.block_phase not in ("random", "fixed"):
+            raise ValueError(f"`block_phase` must be 'random' or 'fixed', got {self.block_phase!r}.")

@@ -1,0 +1,35 @@
+"""An independent decoder to compare with: one row, no cache, plain lists, the rule of section 3.4 written out."""
+
+from collections.abc import Collection
+
+import torch
+
+
+def decode_without_cache(
+    model,
+    prompt: list[int],
+    threshold: float,
+    block_size: int,
+    max_new_tokens: int,
+    eos_token_ids: Collection[int] = (),
+) -> tuple[list[int], list[int]]:
+    """Generated tokens of one unpadded prompt, and how many each forward added."""
+    mask = model.config.mars["mask_token_id"]
+    tokens, run_lengths = list(prompt), []
+    while True:
+        input_ids = torch.tensor([tokens + [mask] * (block_size - 1)])
+        with torch.no_grad():
+            logits = model(input_ids, use_cache=False).logits[0, len(tokens) - 1 :].float()
+        logits[:, mask] = -torch.inf
+        probabilities, choices = logits.softmax(-1).max(-1)
+        run = [choices[0].item()]
+        for probability, choice in zip(probabilities[1:].tolist(), choices[1:].tolist(), strict=True):
+            if probability < threshold:
+                break
+            run.append(choice)
+        run_lengths.append(0)
+        for token in run:
+            tokens.append(token)
+            run_lengths[-1] += 1
+            if token in eos_token_ids or len(tokens) == len(prompt) + max_new_tokens:
+                return tokens[len(prompt) :], run_lengths
