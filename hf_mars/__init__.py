@@ -1,9 +1,14 @@
 """MARS: fine-tune any instruction-tuned causal language model so that it generates several tokens a forward pass."""
 
+from typing import TYPE_CHECKING
+
 from .decoding import MARSGenerateOutput, generate
 from .hub import save_pretrained
 from .modeling import AutoMARSModelForCausalLM, enable_mars
-from .training import MARSConfig, MARSTrainer
+
+
+if TYPE_CHECKING:
+    from .training import MARSConfig, MARSTrainer
 
 
 __version__ = "0.1.0.dev0"
@@ -17,3 +22,12 @@ __all__ = [
     "generate",
     "save_pretrained",
 ]
+
+
+def __getattr__(name: str):
+    # TRL takes seconds to import, and decoding does not need it.
+    if name in ("MARSConfig", "MARSTrainer"):
+        from . import training
+
+        return getattr(training, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,6 +1,9 @@
 import os
+import tempfile
 
 
-# Tests never reach for a hub.
+# Tests never reach for a hub, and leave no copies of checkpoint code behind.
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+MODULES_CACHE = tempfile.TemporaryDirectory()
+os.environ["HF_MODULES_CACHE"] = MODULES_CACHE.name

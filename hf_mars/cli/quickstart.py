@@ -10,6 +10,7 @@ from pathlib import Path
 import torch
 from datasets import Dataset, DatasetDict, load_dataset, load_from_disk
 from transformers import AutoTokenizer
+from transformers.trainer_callback import PrinterCallback
 
 from .. import AutoMARSModelForCausalLM
 from ..evaluation import Mode, ModeResult, describe_environment, format_table, measure_modes, plot_frontier
@@ -100,7 +101,7 @@ def run(options: argparse.Namespace) -> None:
         train_dataset=train_dataset,
         callbacks=[timed_training],
     )
-    trainer.remove_callback("PrinterCallback")
+    trainer.remove_callback(PrinterCallback)  # the progress bar shows the losses
     trainer.train()
     trainer.save_model(str(checkpoint))
     print(f"Trained {trainer.state.global_step} steps. Saved to {checkpoint}, with its custom_generate/.")

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+import torch
 from trl import SFTConfig
 
 
@@ -57,6 +58,9 @@ class MARSConfig(SFTConfig):
     )
 
     def __post_init__(self):
+        # TRL turns bf16 on where it is unset, and then refuses machines without an accelerator.
+        if self.bf16 is None and not self.use_cpu and not torch.accelerator.is_available():
+            self.bf16 = False
         super().__post_init__()
         if isinstance(self.block_size, bool) or not isinstance(self.block_size, int):
             raise TypeError(f"`block_size` must be an integer, got {self.block_size!r}.")

@@ -1,0 +1,52 @@
+import json
+
+import pytest
+
+from hf_mars.cli import main
+from tests.tiny_text import byte_level_tokenizer, counting_examples, text_model
+
+
+@pytest.fixture
+def base_model(tmp_path):
+    tokenizer = byte_level_tokenizer()
+    text_model(tokenizer).save_pretrained(tmp_path / "base")
+    tokenizer.save_pretrained(tmp_path / "base")
+    return tmp_path / "base"
+
+
+def test_trains_saves_reloads_and_reports(tmp_path, base_model, capsys):
+    counting_examples(80).to_json(tmp_path / "data.jsonl")
+    main(
+        ["quickstart", "--model", str(base_model), "--dataset", str(tmp_path / "data.jsonl"), "--minutes", "0.1"]
+        + ["--learning-rate", "5e-3", "--output-dir", str(tmp_path / "run")]
+    )
+    record = json.loads((tmp_path / "run" / "results.json").read_text())
+    results = record["results"]
+    assert results[0]["mode"] == "AR" and results[0]["tokens_per_forward"] == 1.0
+    assert {result["mode"] for result in results} == {"AR", "lossy", "verify"}
+    assert {result["batch_size"] for result in results} == {1, 8}
+    for result in results:
+        if result["mode"] == "verify":
+            assert result["identical"] == 1.0
+            assert result["tokens_per_forward"] > 1.0
+    assert record["environment"]["transformers"]
+    assert record["training"][0]["mask_accuracy"] < record["training"][-1]["mask_accuracy"]
+    assert (tmp_path / "run" / "frontier.png").stat().st_size > 10_000
+    assert (tmp_path / "run" / "checkpoint" / "custom_generate" / "generate.py").exists()
+    printed = capsys.readouterr().out
+    assert "| verify 0.5 | 1 |" in printed
+    assert "AutoMARSModelForCausalLM.from_pretrained" in printed
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--minutes", "0"], "--minutes"),
+        (["--dataset", "data.txt"], "data.txt"),
+    ],
+)
+def test_bad_arguments_are_named(tmp_path, base_model, monkeypatch, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "data.txt").write_text("text")
+    with pytest.raises(SystemExit, match=message):
+        main(["quickstart", "--model", str(base_model), "--output-dir", str(tmp_path / "run"), *arguments])

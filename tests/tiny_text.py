@@ -1,0 +1,60 @@
+"""A real tokenizer and a small data set, made on the spot."""
+
+from datasets import Dataset
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerFast
+
+from tests.tiny import tiny_config
+
+
+CHAT_TEMPLATE = (
+    "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' }}"
+    "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+)
+
+
+def counting_examples(num_examples: int) -> Dataset:
+    """Prompt-completion pairs with chat messages: count upwards from a number."""
+    rows = []
+    for index in range(num_examples):
+        start = index % 20
+        numbers = " ".join(str(start + step) for step in range(1, 9 + index % 3))
+        rows.append(
+            {
+                "prompt": [{"role": "user", "content": f"Count from {start}."}],
+                "completion": [{"role": "assistant", "content": numbers}],
+            }
+        )
+    return Dataset.from_list(rows)
+
+
+def byte_level_tokenizer() -> PreTrainedTokenizerFast:
+    """A byte-level BPE trained on the examples, with a chat template and unused special tokens."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=320,
+        special_tokens=["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|unused|>"],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    texts = [str(row) for row in counting_examples(20)]
+    tokenizer.train_from_iterator(texts, trainer)
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        eos_token="<|im_end|>",
+        pad_token="<|endoftext|>",
+        chat_template=CHAT_TEMPLATE,
+    )
+
+
+def text_model(tokenizer: PreTrainedTokenizerFast, spare_rows: int = 4, **overrides) -> PreTrainedModel:
+    """A small untrained model for the tokenizer, with unused embedding rows."""
+    config = tiny_config(
+        vocab_size=len(tokenizer) + spare_rows,
+        pad_token_id=tokenizer.pad_token_id,
+        eos_token_id=tokenizer.eos_token_id,
+        **{"hidden_size": 64, "tie_word_embeddings": True, **overrides},
+    )
+    return AutoModelForCausalLM.from_config(config)

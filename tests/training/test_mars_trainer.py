@@ -1,0 +1,196 @@
+import json
+import math
+
+import pytest
+import torch
+from datasets import Dataset
+from transformers import AutoModelForCausalLM, AutoTokenizer
+from trl import SFTConfig
+
+from hf_mars import MARSConfig, MARSTrainer
+from tests.tiny_text import byte_level_tokenizer, counting_examples, text_model
+
+
+@pytest.fixture
+def tokenizer():
+    return byte_level_tokenizer()
+
+
+def config(tmp_path, **overrides):
+    arguments = {
+        "output_dir": str(tmp_path / "trainer"),
+        "per_device_train_batch_size": 8,
+        "learning_rate": 5e-3,
+        "max_steps": 2,
+        "logging_steps": 1,
+        "report_to": "none",
+        "save_strategy": "no",
+        "disable_tqdm": True,
+    }
+    return MARSConfig(**{**arguments, **overrides})
+
+
+def history(trainer, name):
+    return [entry[name] for entry in trainer.state.log_history if name in entry]
+
+
+def test_training_teaches_several_tokens_a_forward(tmp_path, tokenizer):
+    trainer = MARSTrainer(
+        text_model(tokenizer),
+        config(tmp_path, max_steps=80),
+        train_dataset=counting_examples(64),
+        processing_class=tokenizer,
+    )
+    trainer.train()
+    for name in ("ar_loss", "mask_loss"):
+        assert history(trainer, name)[-1] < 0.5 * history(trainer, name)[0]
+    assert history(trainer, "mask_accuracy")[-1] > 0.6 > history(trainer, "mask_accuracy")[0]
+    assert history(trainer, "mean_token_accuracy")[-1] > 0.6
+
+    # The trained model is ready to generate, gradient checkpointing and all.
+    inputs = tokenizer.apply_chat_template(
+        [{"role": "user", "content": "Count from 3."}],
+        add_generation_prompt=True,
+        return_dict=True,
+        return_tensors="pt",
+    )
+    arguments = {"max_new_tokens": 24, "return_dict_in_generate": True}
+    plain = trainer.model.generate(**inputs, **arguments)
+    verified = trainer.model.generate(**inputs, mars_threshold=0.3, mars_verify=True, **arguments)
+    assert verified.sequences.tolist() == plain.sequences.tolist()
+    assert verified.tokens_per_forward > 1.2
+
+
+def test_a_saved_checkpoint_is_complete(tmp_path, tokenizer):
+    trainer = MARSTrainer(
+        text_model(tokenizer), config(tmp_path), train_dataset=counting_examples(16), processing_class=tokenizer
+    )
+    trainer.save_model(str(tmp_path / "saved"))
+    saved = json.loads((tmp_path / "saved" / "config.json").read_text())
+    mask_token_id = tokenizer.convert_tokens_to_ids("<|mask|>")
+    assert saved["mars"] == {"mask_token_id": mask_token_id, "block_size": 4}
+    assert (tmp_path / "saved" / "custom_generate" / "generate.py").exists()
+    assert AutoTokenizer.from_pretrained(tmp_path / "saved").mask_token_id == mask_token_id
+    reloaded = AutoModelForCausalLM.from_pretrained(tmp_path / "saved", trust_remote_code=True)
+    assert reloaded.generate.keywords["model"] is reloaded
+
+
+def test_model_by_path_and_default_arguments(tmp_path, tokenizer, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    text_model(tokenizer).save_pretrained(tmp_path / "base")
+    tokenizer.save_pretrained(tmp_path / "base")
+    trainer = MARSTrainer(str(tmp_path / "base"), train_dataset=counting_examples(16))
+    assert isinstance(trainer.args, MARSConfig)
+    assert trainer.args.output_dir == "base-MARS"
+    assert trainer.model.config.mars["block_size"] == 4
+
+
+def test_losses_add_up_with_their_weight(tmp_path, tokenizer):
+    dataset = counting_examples(8)
+    for ar_weight in (0.0, 0.5, 1.0):
+        trainer = MARSTrainer(
+            text_model(tokenizer),
+            config(tmp_path, ar_weight=ar_weight, block_phase="fixed"),
+            train_dataset=dataset,
+            processing_class=tokenizer,
+        )
+        batch = next(iter(trainer.get_train_dataloader()))
+        loss = trainer.compute_loss(trainer.model, dict(batch)).item()
+        metrics = {name: values[0] for name, values in trainer._metrics["train"].items()}
+        num_tokens = (batch["labels"][:, 1:] != -100).sum().item()
+        num_masks = num_tokens - len(batch["labels"])  # the last token of each response has no mask before it
+        expected = ar_weight * metrics["ar_loss"] + metrics["mask_loss"] * num_masks / num_tokens
+        assert loss == pytest.approx(expected, rel=1e-5)
+
+
+def test_language_modelling_and_text_prompt_completion_data(tmp_path, tokenizer):
+    for dataset in (
+        Dataset.from_dict({"text": ["one two three four five six"] * 8}),
+        Dataset.from_dict({"prompt": ["one two"] * 8, "completion": [" three four five"] * 8}),
+        Dataset.from_dict(
+            {"messages": [counting_examples(1)[0]["prompt"] + counting_examples(1)[0]["completion"]] * 8}
+        ),
+    ):
+        trainer = MARSTrainer(
+            text_model(tokenizer), config(tmp_path), train_dataset=dataset, processing_class=byte_level_tokenizer()
+        )
+        trainer.train()
+        assert all(math.isfinite(loss) for loss in history(trainer, "mask_loss"))
+        assert len(history(trainer, "mask_loss")) == 2
+
+
+def test_evaluation_logs_the_same_metrics(tmp_path, tokenizer):
+    trainer = MARSTrainer(
+        text_model(tokenizer),
+        config(tmp_path),
+        train_dataset=counting_examples(8),
+        eval_dataset=counting_examples(8),
+        processing_class=tokenizer,
+    )
+    metrics = trainer.evaluate()
+    logged = trainer.state.log_history[-1]
+    assert math.isfinite(metrics["eval_loss"])
+    assert {"eval_ar_loss", "eval_mask_loss", "eval_mask_accuracy", "eval_mean_token_accuracy"} <= set(logged)
+
+
+def test_a_batch_without_supervised_tokens_gives_a_finite_zero(tmp_path, tokenizer):
+    trainer = MARSTrainer(
+        text_model(tokenizer), config(tmp_path), train_dataset=counting_examples(8), processing_class=tokenizer
+    )
+    batch = next(iter(trainer.get_train_dataloader()))
+    batch["labels"].fill_(-100)
+    loss = trainer.compute_loss(trainer.model, batch)
+    loss.backward()
+    assert loss.item() == 0
+    assert all(torch.isfinite(p.grad).all() for p in trainer.model.parameters() if p.grad is not None)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "name"),
+    [
+        ({"packing": True}, "packing"),
+        ({"padding_free": True}, "padding_free"),
+        ({"assistant_only_loss": True}, "assistant_only_loss"),
+        ({"loss_type": "dft"}, "loss_type"),
+        ({"label_smoothing_factor": 0.1}, "label_smoothing_factor"),
+    ],
+)
+def test_what_is_not_supported_is_refused_by_name(tmp_path, tokenizer, overrides, name):
+    with pytest.raises(ValueError, match=name):
+        MARSTrainer(
+            text_model(tokenizer),
+            config(tmp_path, **overrides),
+            train_dataset=counting_examples(8),
+            processing_class=tokenizer,
+        )
+
+
+def test_other_arguments_than_a_mars_config_are_refused(tmp_path, tokenizer):
+    with pytest.raises(TypeError, match="MARSConfig"):
+        MARSTrainer(
+            text_model(tokenizer),
+            SFTConfig(output_dir=str(tmp_path), bf16=False),
+            train_dataset=counting_examples(8),
+            processing_class=tokenizer,
+        )
+
+
+def test_a_full_vocabulary_names_the_tokens_that_could_serve(tmp_path, tokenizer):
+    with pytest.raises(ValueError, match=r"mask_token.*<\|unused\|>"):
+        MARSTrainer(
+            text_model(tokenizer, spare_rows=0),
+            config(tmp_path),
+            train_dataset=counting_examples(8),
+            processing_class=tokenizer,
+        )
+
+
+def test_a_named_special_token_serves_where_no_row_is_spare(tmp_path, tokenizer):
+    trainer = MARSTrainer(
+        text_model(tokenizer, spare_rows=0),
+        config(tmp_path, mask_token="<|unused|>"),
+        train_dataset=counting_examples(8),
+        processing_class=tokenizer,
+    )
+    trainer.train()
+    assert trainer.model.config.mars["mask_token_id"] == tokenizer.convert_tokens_to_ids("<|unused|>")
