@@ -3,34 +3,48 @@
 import torch
 
 
-__all__ = ["confidence", "accepts", "first_columns", "leading_run"]
+__all__ = ["METRICS", "accepts", "confidence", "first_columns", "leading_run", "verify_greedily", "verify_samples"]
+
+METRICS = ("probability", "entropy", "margin")
 
 
-def confidence(logits: torch.Tensor) -> torch.Tensor:
+def confidence(scores: torch.Tensor, metric: str = "probability") -> torch.Tensor:
     """
-    Probability of the most likely token.
+    How sure the model is at each position (section 3.4 and appendix D).
 
     Args:
-        logits (`torch.FloatTensor` of shape `(..., vocab_size)`): Scores, the mask token's at -inf.
+        scores (`torch.FloatTensor` of shape `(..., vocab_size)`): Scores, the mask token's at -inf.
+        metric (`str`, *optional*, defaults to `"probability"`):
+            `"probability"` of the most likely token; `"entropy"` of the distribution, in nats; `"margin"` between the
+            probabilities of the two most likely tokens.
 
     Returns:
         `torch.FloatTensor` of shape `(...)`.
     """
-    return (logits.amax(-1) - logits.logsumexp(-1)).exp()
+    if metric == "probability":
+        return (scores.amax(-1) - scores.logsumexp(-1)).exp()
+    probabilities = scores.softmax(-1)
+    if metric == "entropy":
+        return torch.special.entr(probabilities).sum(-1)
+    first, second = probabilities.topk(2, dim=-1).values.unbind(-1)
+    return first - second
 
 
-def accepts(confidences: torch.Tensor, threshold: torch.Tensor) -> torch.Tensor:
+def accepts(confidences: torch.Tensor, threshold: torch.Tensor, metric: str = "probability") -> torch.Tensor:
     """
-    Which predictions pass the threshold (section 3.4). A threshold of 1 accepts none, also where a probability rounds
-    to 1: it means one token a step.
+    Which predictions pass the threshold: those at or above it, for the entropy those at or below it. A probability or
+    margin of 1 as threshold accepts none, also where a confidence rounds to 1: it means one token a step.
 
     Args:
         confidences (`torch.FloatTensor` of shape `(rows, columns)`): See [`confidence`].
         threshold (`torch.FloatTensor` of shape `(rows, 1)`): The threshold of each row.
+        metric (`str`, *optional*, defaults to `"probability"`): What the confidences are.
 
     Returns:
         `torch.BoolTensor` of shape `(rows, columns)`.
     """
+    if metric == "entropy":
+        return confidences <= threshold
     return (confidences >= threshold) & (threshold < 1)
 
 
@@ -52,12 +66,75 @@ def first_columns(values: torch.Tensor, start: torch.Tensor, width: int) -> torc
     Columns `start .. start + width - 1` of each row. Columns past the end repeat the last one.
 
     Args:
-        values (`torch.Tensor` of shape `(rows, columns)`): Ragged data, right-aligned.
+        values (`torch.Tensor` of shape `(rows, columns, ...)`): Ragged data, right-aligned.
         start (`torch.LongTensor` of shape `(rows,)`): First column of each row.
         width (`int`): Number of columns to return.
 
     Returns:
-        `torch.Tensor` of shape `(rows, width)`.
+        `torch.Tensor` of shape `(rows, width, ...)`.
     """
     columns = start[:, None] + torch.arange(width, device=values.device)
-    return values.gather(1, columns.clamp(max=values.shape[1] - 1))
+    columns = columns.clamp(max=values.shape[1] - 1)
+    return values.take_along_dim(columns.view(*columns.shape, *[1] * (values.ndim - 2)), dim=1)
+
+
+def verify_greedily(
+    candidates: torch.Tensor, drafts: torch.Tensor, draft_counts: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """
+    Keep the drafts that are the autoregressive choice, and add that choice's next token.
+
+    Args:
+        candidates (`torch.LongTensor` of shape `(rows, num_drafts + 1)`):
+            The autoregressive choice at the place of each draft and after the last one, left-aligned.
+        drafts (`torch.LongTensor` of shape `(rows, num_drafts)`): The drafts, left-aligned.
+        draft_counts (`torch.LongTensor` of shape `(rows,)`): How many of them are real.
+
+    Returns:
+        `tuple(torch.LongTensor, torch.LongTensor)`: number of drafts kept, of shape `(rows,)`, and the token after
+        them, of shape `(rows, 1)`.
+    """
+    is_draft = torch.arange(drafts.shape[1], device=drafts.device) < draft_counts[:, None]
+    num_agreed = leading_run((candidates[:, :-1] == drafts) & is_draft)
+    return num_agreed, candidates.gather(1, num_agreed[:, None])
+
+
+def verify_samples(
+    probabilities: torch.Tensor,
+    drafts: torch.Tensor,
+    draft_counts: torch.Tensor,
+    draft_probabilities: torch.Tensor | None,
+    uniforms: torch.Tensor,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """
+    Speculative sampling: keep a draft x with probability min(1, p(x) / q(x)), and replace the first one that is not
+    kept by a sample from max(p - q, 0), so that every token has exactly the distribution p of autoregressive sampling.
+
+    Args:
+        probabilities (`torch.FloatTensor` of shape `(rows, num_drafts + 1, vocab_size)`):
+            Autoregressive distributions p at the place of each draft and after the last one, left-aligned.
+        drafts (`torch.LongTensor` of shape `(rows, num_drafts)`): The drafts, left-aligned.
+        draft_counts (`torch.LongTensor` of shape `(rows,)`): How many of them are real.
+        draft_probabilities (`torch.FloatTensor` of shape `(rows, num_drafts, vocab_size)`):
+            Distributions q that the drafts were sampled from; `None` if there are no drafts.
+        uniforms (`torch.FloatTensor` of shape `(rows, num_drafts)`): Random numbers between 0 and 1.
+
+    Returns:
+        See [`verify_greedily`].
+    """
+    num_drafts = drafts.shape[1]
+    if num_drafts == 0:
+        return torch.zeros_like(draft_counts), torch.multinomial(probabilities[:, 0], num_samples=1)
+    is_draft = torch.arange(num_drafts, device=drafts.device) < draft_counts[:, None]
+    target = probabilities[:, :-1].gather(2, drafts[:, :, None]).squeeze(2)
+    proposed = draft_probabilities.gather(2, drafts[:, :, None]).squeeze(2)
+    num_agreed = leading_run((uniforms * proposed < target) & is_draft)
+
+    rows = torch.arange(len(drafts), device=drafts.device)
+    remaining = probabilities[rows, num_agreed]
+    rejected = draft_probabilities[rows, num_agreed.clamp(max=num_drafts - 1)]
+    residual = (remaining - rejected).clamp(min=0)
+    # Rounding can leave nothing of two equal distributions; then either one will do.
+    is_rejected = (num_agreed < draft_counts) & (residual.sum(-1) > 0)
+    remaining = residual.where(is_rejected[:, None], remaining)
+    return num_agreed, torch.multinomial(remaining, num_samples=1)

@@ -2,7 +2,7 @@
 
 import torch
 from transformers import Cache
-from transformers.cache_utils import CacheLayerMixin
+from transformers.cache_utils import CacheLayerMixin, DynamicLayer, DynamicSlidingWindowLayer
 
 
 __all__ = ["MARSCache", "MARSCacheLayer"]
@@ -19,17 +19,24 @@ class MARSCacheLayer(CacheLayerMixin):
     Args:
         block_length (`int`, *optional*, defaults to 256):
             Number of slots by which the storage grows.
+        capacity (`int`, *optional*):
+            Allocate this many slots at once, and return all of them from every update: static shapes, for
+            `torch.compile`.
     """
 
-    def __init__(self, block_length: int = 256):
+    def __init__(self, block_length: int = 256, capacity: int | None = None):
         super().__init__()
-        self.block_length = block_length
+        self.block_length, self.capacity = block_length, capacity
+        self.is_compileable = capacity is not None
         self.length = 0
 
     def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
         self.dtype, self.device = key_states.dtype, key_states.device
-        self.keys = key_states.new_zeros(*key_states.shape[:2], 0, key_states.shape[-1])
-        self.values = value_states.new_zeros(*value_states.shape[:2], 0, value_states.shape[-1])
+        length = self.capacity or 0
+        # Zeros, not uninitialised memory: a slot that is masked out still meets the attention weights, and 0 * NaN
+        # would be NaN.
+        self.keys = key_states.new_zeros(*key_states.shape[:2], length, key_states.shape[-1])
+        self.values = value_states.new_zeros(*value_states.shape[:2], length, value_states.shape[-1])
         self.is_initialized = True
 
     def reserve(self, length: int) -> None:
@@ -37,8 +44,6 @@ class MARSCacheLayer(CacheLayerMixin):
         missing = length - self.keys.shape[2]
         if missing > 0:
             growth = -(-missing // self.block_length) * self.block_length
-            # Zeros, not uninitialised memory: a slot that is masked out still meets the attention weights, and 0 * NaN
-            # would be NaN.
             self.keys = torch.nn.functional.pad(self.keys, (0, 0, 0, growth))
             self.values = torch.nn.functional.pad(self.values, (0, 0, 0, growth))
 
@@ -56,7 +61,10 @@ class MARSCacheLayer(CacheLayerMixin):
         """
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
-        self.reserve(length)
+        if self.capacity is None:
+            self.reserve(length)
+        else:
+            length = self.capacity
         index = slots.to(key_states.device)[:, None, :, None]
         self.keys.scatter_(2, index.expand_as(key_states), key_states)
         self.values.scatter_(2, index.expand_as(value_states), value_states)
@@ -68,11 +76,11 @@ class MARSCacheLayer(CacheLayerMixin):
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
         """`(kv_length, kv_offset)` of a forward over `query_length` columns."""
-        return self.length + query_length, 0
+        return self.capacity or self.length + query_length, 0
 
     def get_max_length(self) -> int:
-        """The storage grows as needed: no maximum."""
-        return -1
+        """The capacity, or -1 where the storage grows as needed."""
+        return self.capacity or -1
 
     def reset(self) -> None:
         super().reset()
@@ -100,10 +108,14 @@ class MARSCache(Cache):
             Batch size.
         device (`torch.device`, *optional*):
             Device of the cursors.
+        capacity (`int`, *optional*):
+            Slots to allocate at once, see [`MARSCacheLayer`].
     """
 
-    def __init__(self, num_layers: int, num_rows: int, device: torch.device | None = None):
-        super().__init__(layers=[MARSCacheLayer() for _ in range(num_layers)])
+    def __init__(
+        self, num_layers: int, num_rows: int, device: torch.device | None = None, capacity: int | None = None
+    ):
+        super().__init__(layers=[MARSCacheLayer(capacity=capacity) for _ in range(num_layers)])
         self.cursors = torch.zeros(num_rows, dtype=torch.long, device=device)
         self._slots: torch.Tensor | None = None
 
@@ -131,6 +143,45 @@ class MARSCache(Cache):
         self._slots = None
         for layer in self.layers:
             layer.length = length
+
+    def load(self, past: Cache) -> None:
+        """
+        Take over the states of an earlier turn, all rows of the same length.
+
+        Args:
+            past ([`DynamicCache`]): As `generate` returns it. Of a sliding-window layer it holds the window alone; the
+                slots before it stay empty, and no query sees them.
+
+        Raises:
+            `ValueError`: If it is another kind of cache, or has another number of rows.
+        """
+        length = past.get_seq_length()
+        for layer, source in zip(self.layers, past.layers, strict=True):
+            if type(source) not in (DynamicLayer, DynamicSlidingWindowLayer):
+                raise ValueError(f"`cache` must be a DynamicCache with `mars_threshold`, got layers of {source!r}.")
+            if not source.is_initialized:
+                continue
+            if len(source.keys) != len(self.cursors):
+                raise ValueError(f"`cache` has {len(source.keys)} rows, but the batch has {len(self.cursors)}.")
+            layer.lazy_initialization(source.keys, source.values)
+            layer.reserve(length)
+            start = length - source.keys.shape[2]
+            layer.keys[:, :, start:length] = source.keys
+            layer.values[:, :, start:length] = source.values
+        self.commit(torch.full_like(self.cursors, length), length)
+
+    def store(self, past: Cache) -> None:
+        """
+        Write the slots that every row has committed into a [`DynamicCache`], in place.
+        """
+        length = int(self.cursors.min())
+        for layer, target in zip(self.layers, past.layers, strict=True):
+            first = max(0, length - target.sliding_window + 1) if target.is_sliding else 0
+            if not target.is_initialized:
+                target.lazy_initialization(layer.keys, layer.values)
+            target.keys, target.values = layer.keys[:, :, first:length], layer.values[:, :, first:length]
+            if target.is_sliding:
+                target.cumulative_length = length
 
     def reset(self) -> None:
         super().reset()

@@ -5,11 +5,13 @@ from functools import partial
 from typing import Any
 
 import torch
-from transformers import GenerationMixin, LogitsProcessor, LogitsProcessorList, PreTrainedModel
+from transformers import GenerationMixin, LogitsProcessor, LogitsProcessorList, PreTrainedModel, StoppingCriteriaList
+from transformers.generation import StopStringCriteria
 
-from .options import DecodingOptions
+from .decode import decode
+from .options import DecodingOptions, Threshold
 from .output import MARSGenerateOutput
-from .strategy import decode
+from .support import check_supported
 
 
 __all__ = ["generate"]
@@ -19,9 +21,10 @@ __all__ = ["generate"]
 def generate(
     *args,
     model: PreTrainedModel,
-    mars_threshold: float | None = None,
+    mars_threshold: Threshold | None = None,
     mars_block_size: int | None = None,
     mars_verify: bool | None = None,
+    mars_metric: str | None = None,
     **kwargs,
 ) -> MARSGenerateOutput | torch.Tensor:
     r"""
@@ -71,18 +74,29 @@ def generate(
         another
             argument asks for what multi-token decoding does not do. The message names the argument.
     """
-    arguments = {name: kwargs.pop(name) for name in list(kwargs) if name.startswith("mars_")}
-    arguments.update(mars_threshold=mars_threshold, mars_block_size=mars_block_size, mars_verify=mars_verify)
-    options = DecodingOptions.from_arguments(model, arguments)
-    if options is None:
-        return GenerationMixin.generate(model, *args, **kwargs)
-
     kwargs = name_arguments(args, kwargs)
-    if kwargs.get("assistant_model") is not None or kwargs.get("custom_generate") is not None:
-        raise ValueError("`assistant_model` and `custom_generate` are other strategies: leave out `mars_threshold`.")
+    given = {"mars_threshold": mars_threshold, "mars_block_size": mars_block_size}
+    given |= {"mars_verify": mars_verify, "mars_metric": mars_metric}
+    options = DecodingOptions.from_arguments(model, collect_mars_arguments(given, kwargs))
+    if options is None:
+        return GenerationMixin.generate(model, **kwargs)
+
+    configs = [config for config in (kwargs.get("generation_config"), model.generation_config) if config is not None]
+
+    def lookup(name: str) -> Any:
+        values = [kwargs.get(name), *(getattr(config, name, None) for config in configs)]
+        return next((value for value in values if value is not None), None)
+
+    check_supported(lookup)
     if options.is_autoregressive:
-        return generate_autoregressively(model, options, **kwargs)
-    strategy = partial(decode, options=options, streamer=kwargs.get("streamer"))
+        return generate_autoregressively(model, options, lookup("eos_token_id"), **kwargs)
+    # A callable strategy does not get these three from `generate`.
+    tokenizer, stop_strings = kwargs.pop("tokenizer", None), lookup("stop_strings")
+    if stop_strings is not None and tokenizer is not None:
+        criteria = StoppingCriteriaList(kwargs.get("stopping_criteria") or [])
+        criteria.append(StopStringCriteria(tokenizer, stop_strings))
+        kwargs.update(stopping_criteria=criteria, stop_strings=None)
+    strategy = partial(decode, options=options, streamer=kwargs.get("streamer"), synced_gpus=kwargs.get("synced_gpus"))
     return GenerationMixin.generate(model, custom_generate=strategy, **kwargs)
 
 
@@ -93,8 +107,17 @@ def name_arguments(args: tuple, kwargs: dict[str, Any]) -> dict[str, Any]:
     return {**bound.pop("kwargs", {}), **bound}
 
 
+def collect_mars_arguments(given: dict[str, Any], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """The `mars_*` arguments of a call, or of its `generation_config` where the call leaves them out."""
+    config = kwargs.get("generation_config")
+    arguments = {} if config is None else {name: v for name, v in vars(config).items() if name.startswith("mars_")}
+    # Misspelt ones, still to be refused.
+    arguments |= {name: kwargs.pop(name) for name in list(kwargs) if name.startswith("mars_")}
+    return arguments | {name: value for name, value in given.items() if value is not None}
+
+
 def generate_autoregressively(
-    model: PreTrainedModel, options: DecodingOptions, **kwargs
+    model: PreTrainedModel, options: DecodingOptions, eos_token_id: int | list[int] | None, **kwargs
 ) -> MARSGenerateOutput | torch.Tensor:
     """One token a forward: the plain path, with the mask token excluded and the counts that come with the others."""
     processors = LogitsProcessorList(kwargs.pop("logits_processor", None) or [])
@@ -105,11 +128,11 @@ def generate_autoregressively(
 
     prompt = kwargs.get("inputs") if kwargs.get("inputs") is not None else kwargs.get("input_ids")
     generated = output.sequences[:, 0 if prompt is None else prompt.shape[1] :].tolist()
-    config = kwargs.get("generation_config") or model.generation_config
-    eos = kwargs.get("eos_token_id", config.eos_token_id or model.generation_config.eos_token_id)
-    eos = set(torch.as_tensor([] if eos is None else eos).flatten().tolist())
-    ends = [next((i + 1 for i, token in enumerate(row) if token in eos), len(row)) for row in generated]
-    return MARSGenerateOutput(**output, num_forward_passes=len(generated[0]), run_lengths=[[1] * end for end in ends])
+    eos_token_ids = set(torch.as_tensor([] if eos_token_id is None else eos_token_id).flatten().tolist())
+    lengths = [next((i + 1 for i, token in enumerate(row) if token in eos_token_ids), len(row)) for row in generated]
+    return MARSGenerateOutput(
+        **output, num_forward_passes=len(generated[0]), run_lengths=[[1] * length for length in lengths]
+    )
 
 
 class ExcludeMaskToken(LogitsProcessor):

@@ -7,7 +7,7 @@ from transformers import PreTrainedConfig
 from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, and_masks
 
 
-__all__ = ["MaskPredicate", "create_attention_mask"]
+__all__ = ["MaskPredicate", "create_attention_mask", "create_window_mask"]
 
 # (batch_idx, head_idx, q_idx, kv_idx) -> may this query see this key? As in `transformers.masking_utils`.
 MaskPredicate = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
@@ -74,3 +74,27 @@ def create_attention_mask(
         return {layer_type: for_layer_type(layer_type) for layer_type in set(layer_types)}
     has_window = getattr(config, "sliding_window", None) is not None
     return for_layer_type("sliding_attention" if has_window else "full_attention")
+
+
+def create_window_mask(
+    config: PreTrainedConfig, slots: torch.Tensor, is_real: torch.Tensor, length: int, dtype: torch.dtype
+):
+    """
+    The mask of one decoding step: a query sees the slots of its own row, from the left padding up to its own slot.
+
+    Args:
+        config ([`PreTrainedConfig`]): Configuration of the language model.
+        slots (`torch.LongTensor` of shape `(rows, width)`): Slot of each query.
+        is_real (`torch.BoolTensor` of shape `(rows, context_length)`): `False` where the context is padding.
+        length (`int`): Number of slots that the cache returns.
+        dtype (`torch.dtype`): Type of an additive mask.
+    """
+    is_visible = torch.nn.functional.pad(is_real, (0, length - is_real.shape[1]), value=True)
+
+    def up_to_own_slot(batch_idx, head_idx, q_idx, kv_idx):
+        slot = slots[batch_idx, q_idx]
+        # Padding sees itself, as a query that sees nothing would give NaN.
+        return (kv_idx <= slot) & (is_visible[batch_idx, kv_idx] | (kv_idx == slot))
+
+    key_positions = torch.arange(length, device=slots.device).expand(len(slots), -1)
+    return create_attention_mask(config, up_to_own_slot, slots, key_positions, dtype)

@@ -1,14 +1,21 @@
 """The `mars_*` arguments of `generate`, checked once."""
 
-import math
+import difflib
+from collections.abc import Callable
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any
 
+import torch
 from transformers import PreTrainedModel
 
+from .acceptance import METRICS
 
-__all__ = ["DecodingOptions"]
+
+__all__ = ["DecodingOptions", "Threshold"]
+
+Threshold = float | torch.Tensor | Callable[[], float | torch.Tensor]
+NAMES = ("mars_threshold", "mars_block_size", "mars_verify", "mars_metric")
 
 
 @dataclass(frozen=True)
@@ -17,19 +24,23 @@ class DecodingOptions:
     How to decode several tokens a forward.
 
     Args:
-        threshold (`float`):
-            Accept a mask's token while its probability is at least this, between 0 and 1 (tau of section 3.4).
+        threshold (`float`, `torch.Tensor` or `Callable`):
+            Accept a mask's token while its confidence is at least this (tau of section 3.4). One number, a tensor with
+            one number a row, or a function without arguments that returns either and is called at every step.
         block_size (`int`):
             Most tokens a forward may add to a row; `block_size - 1` masks are appended.
         verify (`bool`):
             Whether to check every token against the model's own autoregressive choice before returning it.
+        metric (`str`):
+            What the confidence is, see [`confidence`].
         mask_token_id (`int`):
             Id of the mask token.
     """
 
-    threshold: float
+    threshold: Threshold
     block_size: int
     verify: bool
+    metric: str
     mask_token_id: int
 
     @classmethod
@@ -44,11 +55,12 @@ class DecodingOptions:
             `TypeError`: If an argument has the wrong type.
             `ValueError`: If an argument is unknown or out of range, or the model has no `mars` entry.
         """
-        arguments = {name: value for name, value in arguments.items() if value is not None}
-        known = {"mars_threshold", "mars_block_size", "mars_verify"}
         for name in arguments:
-            if name not in known:
-                raise ValueError(f"`{name}` is not an argument of `generate`. Known are {sorted(known)}.")
+            if name not in NAMES:
+                similar = difflib.get_close_matches(name, NAMES, n=1)
+                hint = f"did you mean `{similar[0]}`?" if similar else f"known are {', '.join(NAMES)}."
+                raise ValueError(f"`{name}` is not an argument of `generate`: {hint}")
+        arguments = {name: value for name, value in arguments.items() if value is not None}
         if not arguments:
             return None
 
@@ -58,35 +70,65 @@ class DecodingOptions:
                 f"{sorted(arguments)} need a model trained with MARS: its `config.mars` is missing. If it was trained "
                 "so, call `hf_mars.enable_mars(model, mask_token_id=..., block_size=...)` first."
             )
-
         verify = arguments.get("mars_verify", False)
         if not isinstance(verify, bool):
             raise TypeError(f"`mars_verify` must be a bool, got {verify!r}.")
+        metric = arguments.get("mars_metric", "probability")
+        if metric not in METRICS:
+            raise ValueError(f"`mars_metric` must be one of {METRICS}, got {metric!r}.")
         threshold = arguments.get("mars_threshold")
         if threshold is None:
-            if not verify:
-                raise ValueError("`mars_block_size` has no effect without `mars_threshold`: pass both.")
+            if not verify or metric != "probability":
+                raise ValueError(f"{sorted(arguments)} have no effect without `mars_threshold`: pass it too.")
             # Drafts are checked, so the threshold trades only speed.
             threshold = 0.5
         return cls(
-            threshold=check_threshold(threshold),
+            threshold=threshold if callable(threshold) else check_threshold(threshold, metric),
             block_size=check_block_size(arguments.get("mars_block_size", mars["block_size"])),
             verify=verify,
+            metric=metric,
             mask_token_id=mars["mask_token_id"],
         )
 
     @property
     def is_autoregressive(self) -> bool:
         """Whether these options mean one token a forward, which the plain path does without masks."""
-        return self.block_size == 1 or self.threshold >= 1
+        if self.block_size == 1:
+            return True
+        if self.metric == "entropy" or callable(self.threshold):
+            return False
+        return bool((torch.as_tensor(self.threshold) >= 1).all())
+
+    def read_threshold(self) -> float | torch.Tensor:
+        """The threshold of this step: a float, or a tensor with one number a row."""
+        return check_threshold(self.threshold(), self.metric) if callable(self.threshold) else self.threshold
 
 
-def check_threshold(threshold: Any) -> float:
-    """A number between 0 and 1, or an error that names `mars_threshold`."""
+def check_threshold(threshold: Any, metric: str) -> float | torch.Tensor:
+    """A float or a 1-D tensor of floats in range, or an error that names `mars_threshold`."""
+    upper = None if metric == "entropy" else 1
+    allowed = "at least 0" if upper is None else "between 0 and 1"
+    if isinstance(threshold, torch.Tensor) and threshold.ndim == 0:
+        threshold = threshold.item()
+    if isinstance(threshold, torch.Tensor):
+        if threshold.ndim != 1 or threshold.dtype == torch.bool or threshold.is_complex():
+            raise ValueError(
+                "`mars_threshold` as a tensor must have one number for each row, got the shape "
+                f"{tuple(threshold.shape)} and the type {threshold.dtype}."
+            )
+        threshold = threshold.float()
+        in_range = (threshold >= 0) if upper is None else (threshold >= 0) & (threshold <= upper)
+        if not in_range.all():
+            raise ValueError(f"`mars_threshold` must be {allowed} in every row, got {threshold.tolist()}.")
+        return threshold
     if isinstance(threshold, bool) or not isinstance(threshold, Real):
-        raise TypeError(f"`mars_threshold` must be a number between 0 and 1, got {threshold!r}.")
-    if math.isnan(threshold) or not 0 <= threshold <= 1:
-        raise ValueError(f"`mars_threshold` must be between 0 and 1, got {threshold}.")
+        raise TypeError(
+            f"`mars_threshold` must be a number {allowed}, a tensor with one for each row, or a function that returns "
+            f"either, got {threshold!r}."
+        )
+    # Written so that NaN fails too.
+    if not threshold >= 0 or (upper is not None and not threshold <= upper):
+        raise ValueError(f"`mars_threshold` must be {allowed}, got {threshold}.")
     return float(threshold)
 
 

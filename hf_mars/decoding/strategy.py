@@ -1,64 +1,22 @@
-"""The decoding loop: window, forward, accept, commit."""
+"""The decoding step: window, forward, decide, cut, commit."""
 
-from dataclasses import dataclass, fields
+from collections.abc import Callable
 
 import torch
-from transformers import GenerationConfig, PreTrainedModel
+from transformers import Cache, LogitsProcessorList, PreTrainedModel, StoppingCriteriaList
 
-from .acceptance import accepts, confidence, first_columns, leading_run
+from .acceptance import confidence, first_columns
 from .cache import MARSCache
-from .masks import create_attention_mask
+from .deciding import Decider
+from .masks import create_window_mask
 from .options import DecodingOptions
-from .output import MARSGenerateOutput
-from .support import check_supported
+from .output import TokenRecord
+from .rows import Rows, Step
+from .stopping import StoppingRule
 from .window import Window, build_window
 
 
-__all__ = ["MARSDecoder", "decode"]
-
-
-@dataclass
-class Rows:
-    """
-    The rows that still decode, each a sequence at its own length. Every field is a tensor whose first dimension is the
-    row.
-
-    Args:
-        ids (`torch.LongTensor` of shape `(rows,)`): Index of the row in the batch that `generate` was given.
-        tokens (`torch.LongTensor` of shape `(rows, length)`): Pending tokens, then drafts, left-aligned.
-        counts (`torch.LongTensor` of shape `(rows,)`): Number of pending tokens and drafts.
-        draft_counts (`torch.LongTensor` of shape `(rows,)`): How many of them are drafts, 0 in lossy mode.
-        lengths (`torch.LongTensor` of shape `(rows,)`): Length of the sequence so far, padding and prompt included.
-        position_offset (`torch.LongTensor` of shape `(rows,)`): Position id of a slot minus its number.
-        padding (`torch.BoolTensor` of shape `(rows, prompt_length)`): `False` where the prompt is padding.
-    """
-
-    ids: torch.Tensor
-    tokens: torch.Tensor
-    counts: torch.Tensor
-    draft_counts: torch.Tensor
-    lengths: torch.Tensor
-    position_offset: torch.Tensor
-    padding: torch.Tensor
-
-    def select(self, indices: torch.Tensor) -> "Rows":
-        return Rows(**{field.name: getattr(self, field.name)[indices] for field in fields(self)})
-
-
-@dataclass
-class Step:
-    """
-    What one forward added, on the host.
-
-    Args:
-        ids (`torch.LongTensor` of shape `(rows,)`): Rows of the batch that took part.
-        run_lengths (`torch.LongTensor` of shape `(rows,)`): Tokens added to each.
-        runs (`torch.LongTensor` of shape `(rows, width)`): Those tokens; row `i` has `run_lengths[i]`.
-    """
-
-    ids: torch.Tensor
-    run_lengths: torch.Tensor
-    runs: torch.Tensor
+__all__ = ["MARSDecoder"]
 
 
 class MARSDecoder:
@@ -72,18 +30,32 @@ class MARSDecoder:
     3. Exclude the mask token, then choose a token and a confidence for every wanted column.
     4. Keep the drafts that the autoregressive choice agrees with, add that choice's next token, and, where all drafts
        held, take the leading masks whose confidence passes the threshold: as tokens (lossy) or as drafts (verify).
-    5. Cut each run at the row's budget and at its first end-of-sequence token.
+    5. Cut each run at the row's budget, at its first end-of-sequence token, and where another criterion stops it.
     6. Commit: the cursor moves over the real tokens of the window. Rows that are done leave the batch.
+
+    A *slot* is a place in the cache, counted from the start of the context; an *index* is a place in `sequences`. They
+    differ where the context holds more than `input_ids`: embeddings, or the cache of an earlier turn.
 
     Args:
         model ([`PreTrainedModel`]): The model.
         options ([`DecodingOptions`]): How to decode.
         input_ids (`torch.LongTensor` of shape `(batch_size, prompt_length)`): Left-padded prompts.
-        attention_mask (`torch.LongTensor` of shape `(batch_size, prompt_length)`, *optional*): 0 where padded.
-        position_ids (`torch.LongTensor` of shape `(batch_size, prompt_length)`): Positions of the prompt.
-        max_length (`int`): Length at which every row ends, prompt included.
-        eos_token_ids (`torch.LongTensor` of shape `(num_ids,)`, *optional*): Tokens that end a row.
-        pad_token_id (`int`): Fills rows that ended earlier than others.
+        context_length (`int`): Slots of the context: prompt, embeddings and what `past` holds.
+        position_ids (`torch.LongTensor` of shape `(batch_size, length)`): Positions of the last slots of the context.
+        logits_processor ([`LogitsProcessorList`]): As prepared by `generate`.
+        stopping_criteria ([`StoppingCriteriaList`]): As prepared by `generate`.
+        attention_mask (`torch.LongTensor` of shape `(batch_size, context_length)`, *optional*): 0 where padded.
+        inputs_embeds (`torch.FloatTensor` of shape `(batch_size, context_length, hidden_size)`, *optional*):
+            Embeddings of the context, instead of tokens.
+        past ([`Cache`], *optional*): Keys and values of an earlier turn. With it, no row leaves before all are done.
+        use_cache (`bool`, *optional*, defaults to `True`): Whether to keep keys and values from step to step.
+        static (`bool`, *optional*, defaults to `False`): Whether all steps after the first have the same shapes.
+        forward (`Callable`, *optional*): The model's forward for the steps after the first, where it is compiled.
+        do_sample (`bool`, *optional*, defaults to `False`): Whether to sample.
+        pad_token_id (`int`, *optional*, defaults to 0): Fills rows that ended earlier than others.
+        scores, logits ([`TokenRecord`], *optional*): Collect the processed scores and the logits of each token.
+        with_confidences (`bool`, *optional*, defaults to `False`): Whether steps tell the confidence of their tokens.
+        model_kwargs: Passed on to every forward.
     """
 
     def __init__(
@@ -91,152 +63,194 @@ class MARSDecoder:
         model: PreTrainedModel,
         options: DecodingOptions,
         input_ids: torch.Tensor,
-        attention_mask: torch.Tensor | None,
+        context_length: int,
         position_ids: torch.Tensor,
-        max_length: int,
-        eos_token_ids: torch.Tensor | None = None,
+        logits_processor: LogitsProcessorList,
+        stopping_criteria: StoppingCriteriaList,
+        attention_mask: torch.Tensor | None = None,
+        inputs_embeds: torch.Tensor | None = None,
+        past: Cache | None = None,
+        use_cache: bool = True,
+        static: bool = False,
+        forward: Callable | None = None,
+        do_sample: bool = False,
         pad_token_id: int = 0,
+        scores: TokenRecord | None = None,
+        logits: TokenRecord | None = None,
+        with_confidences: bool = False,
         **model_kwargs,
     ):
         batch_size, prompt_length = input_ids.shape
-        device = input_ids.device
         self.model, self.options, self.model_kwargs = model, options, model_kwargs
         self.config = model.config.get_text_config()
-        self.max_length = max_length
-        self.eos_token_ids, self.pad_token_id = eos_token_ids, pad_token_id
-        self.cache = MARSCache(self.config.num_hidden_layers, batch_size, device)
-        # One block of room past the end, so that a run is written before it is cut.
-        self.sequences = torch.nn.functional.pad(
-            input_ids, (0, max_length - prompt_length + options.block_size), value=pad_token_id
+        self.use_cache, self.static, self.forward = use_cache, static, forward or model
+        self.rows_stay = static or past is not None
+        self.scores, self.logits, self.with_confidences = scores, logits, with_confidences
+        self.stopping = StoppingRule(stopping_criteria)
+        self.decider = Decider(options, logits_processor, self.stopping, do_sample, batch_size)
+        self.max_length, self.pad_token_id = self.stopping.max_length, pad_token_id
+        self.slot_offset, self.context_length = context_length - prompt_length, context_length
+
+        capacity = self.max_length + self.slot_offset + 2 * options.block_size
+        self.cache = MARSCache(
+            self.config.num_hidden_layers, batch_size, input_ids.device, capacity=capacity if static else None
         )
-        full = input_ids.new_full((batch_size,), prompt_length)
-        padding = torch.ones_like(input_ids) if attention_mask is None else attention_mask
+        if past is not None:
+            self.cache.load(past)
+        past_length = self.cache.get_seq_length()
+        self.inputs_embeds = None if inputs_embeds is None else inputs_embeds[:, past_length:]
+
+        # One block of room past the end, so that a run is written before it is cut.
+        room = self.max_length - prompt_length + options.block_size
+        self.sequences = torch.nn.functional.pad(input_ids, (0, room), value=pad_token_id)
+        missing = context_length - position_ids.shape[1]
+        self.context_positions = torch.nn.functional.pad(position_ids.expand(batch_size, -1), (missing, 0))
+        pending = torch.nn.functional.pad(input_ids, (self.slot_offset, 0))[:, past_length:]
+        lengths = input_ids.new_full((batch_size,), prompt_length)
+        all_real = torch.ones(batch_size, context_length, dtype=torch.bool, device=input_ids.device)
         self.rows = Rows(
-            ids=torch.arange(batch_size, device=device),
-            tokens=input_ids,
-            counts=full,
-            draft_counts=torch.zeros_like(full),
-            lengths=full,
-            position_offset=position_ids[:, -1].expand(batch_size) - (prompt_length - 1),
-            padding=padding.bool(),
+            ids=torch.arange(batch_size, device=input_ids.device),
+            tokens=pending,
+            counts=torch.full_like(lengths, pending.shape[1]),
+            drafts=pending[:, :0],
+            draft_counts=torch.zeros_like(lengths),
+            lengths=lengths,
+            position_offset=self.context_positions[:, -1] - (context_length - 1),
+            is_real=all_real if attention_mask is None else attention_mask.bool(),
+            is_active=torch.ones_like(lengths, dtype=torch.bool),
         )
         # What the host knows without asking the device.
         self.host_ids = torch.arange(batch_size)
         self.has_padding = attention_mask is not None
-        self.max_drafts = 0
         self.shortest = prompt_length
-        self.is_aligned = True
+        self.is_aligned, self.is_first, self.is_done = True, True, False
 
-    @property
-    def is_done(self) -> bool:
-        return len(self.host_ids) == 0
+    def prefill(self, chunk_size: int) -> None:
+        """Forward the context in chunks of `chunk_size` slots, all but the last one."""
+        rows = self.rows
+        while rows.tokens.shape[1] > chunk_size:
+            chunk = torch.full_like(rows.counts, chunk_size)
+            self._forward(self._build_window(rows.tokens[:, :chunk_size], chunk, num_masks=0), num_logits=1)
+            self.cache.commit(chunk, length=self.cache.get_seq_length() + chunk_size)
+            rows.tokens, rows.counts = rows.tokens[:, chunk_size:], rows.counts - chunk_size
+            if self.inputs_embeds is not None:
+                self.inputs_embeds = self.inputs_embeds[:, chunk_size:]
 
     def step(self) -> Step:
         """Run one forward over the rows that still decode and return what it added."""
         rows, options = self.rows, self.options
-        num_drafts = self.max_drafts
-        # A mask past every row's budget could not be used.
-        num_masks = min(options.block_size, self.max_length - self.shortest) - 1
+        num_drafts = rows.drafts.shape[1]
+        threshold, num_masks = self._read_threshold()
 
-        # 1. Window
-        window = build_window(
-            rows.tokens,
-            rows.counts,
-            self.cache.cursors,
-            num_masks,
-            options.mask_token_id,
-            rows.position_offset,
-            last_position=self.max_length - 1,
-        )
-        # 2. Forward: the last `num_drafts + 1 + num_masks` columns decide
+        # 1. and 2. Window and forward: the last columns decide
+        window = self._build_window(rows.tokens, rows.counts, num_masks)
         logits = self._forward(window, num_drafts + 1 + num_masks)
-        # 3. Choice and confidence
+        raw_logits = logits.clone() if self.logits is not None else None
+        # 3. and 4. Tokens and confidences
         logits[..., options.mask_token_id] = -torch.inf
-        choice = logits.argmax(-1)
-        threshold = logits.new_full((len(self.host_ids), 1), options.threshold)
-        confident = accepts(confidence(logits[:, num_drafts + 1 :]), threshold)
-
-        # 4. Drafts that held, the token after them, and new proposals from the masks
-        candidates = first_columns(choice, num_drafts - rows.draft_counts, num_drafts + 1)
-        drafts = rows.tokens[:, 1 : num_drafts + 1]
-        is_draft = torch.arange(num_drafts, device=drafts.device) < rows.draft_counts[:, None]
-        num_agreed = leading_run((candidates[:, :num_drafts] == drafts) & is_draft)
-        next_token = candidates.gather(1, num_agreed[:, None])
-        proposals = choice[:, num_drafts + 1 :]
-        num_proposed = leading_run(confident) * (num_agreed == rows.draft_counts)
+        decision = self.decider.decide(logits, rows, threshold, self.sequences)
         if options.verify:
-            runs, run_lengths, draft_counts = candidates, num_agreed + 1, num_proposed
+            position = torch.arange(num_drafts + 1, device=logits.device)
+            drafts = torch.nn.functional.pad(rows.drafts, (0, 1))
+            runs = drafts.where(position < decision.num_agreed[:, None], decision.next_token)
+            run_lengths, draft_counts = decision.num_agreed + 1, decision.num_proposed
         else:
-            runs, run_lengths = torch.cat([next_token, proposals], dim=1), num_proposed + 1
-            draft_counts = torch.zeros_like(num_proposed)
+            runs = torch.cat([decision.next_token, decision.proposals], dim=1)
+            run_lengths, draft_counts = decision.num_proposed + 1, torch.zeros_like(decision.num_proposed)
 
         # 5. Cut
-        run_lengths, is_finished = self._cut(runs, run_lengths)
+        first_column = num_drafts - rows.draft_counts  # where each row's run begins among the logits
+        run_lengths, is_finished = self.stopping.cut(
+            runs, run_lengths * rows.is_active, self.max_length - rows.lengths
+        )
         self._write(runs, run_lengths)
+        for record, values in ((self.scores, decision.scores), (self.logits, raw_logits)):
+            if record is not None:
+                record.add(values, first_column, rows.ids, rows.lengths, run_lengths)
+        if self.stopping.others:
+            run_lengths, is_finished = self._cut_by_row(run_lengths, is_finished)
+            self._write(runs, run_lengths)
 
         # 6. Commit
-        committed = rows.counts - rows.draft_counts + num_agreed
-        rows.tokens = torch.cat([next_token, proposals], dim=1)
-        rows.counts, rows.draft_counts = num_proposed + 1, draft_counts
+        committed = rows.counts - rows.draft_counts + torch.minimum(decision.num_agreed, run_lengths)
+        committed = committed * rows.is_active * self.use_cache
+        rows.tokens = torch.cat([decision.next_token, decision.proposals], dim=1)
+        rows.counts = decision.num_proposed + 1
+        rows.drafts, rows.draft_counts = decision.proposals, draft_counts
+        rows.draft_probabilities = decision.proposal_probabilities if options.verify else None
         rows.lengths = rows.lengths + run_lengths
-        state = torch.stack(
-            [run_lengths, is_finished, rows.counts, rows.draft_counts, self.cache.cursors + committed, rows.lengths]
+        rows.is_active = rows.is_active & ~is_finished
+        state = [run_lengths, rows.is_active, rows.counts, draft_counts, self.cache.cursors + committed, rows.lengths]
+        host = torch.cat([torch.stack(state, dim=1), runs], dim=1).cpu()  # the one copy of the step
+        step = Step(ids=self.host_ids, run_lengths=host[:, 0], runs=host[:, len(state) :])
+        if self.with_confidences:
+            confidences = confidence(decision.scores, options.metric)
+            step.confidences = first_columns(confidences, first_column, runs.shape[1]).cpu()
+        self._advance(committed, host[:, 1 : len(state)])
+        return step
+
+    def _read_threshold(self) -> tuple[torch.Tensor, int]:
+        """Threshold of each row, of shape `(rows, 1)`, and the number of masks that can be of use."""
+        threshold, block_size, ids = self.options.read_threshold(), self.options.block_size, self.rows.ids
+        is_autoregressive = False
+        if isinstance(threshold, torch.Tensor):
+            repeats, remainder = divmod(len(self.sequences), max(len(threshold), 1))
+            if remainder or not len(threshold):
+                raise ValueError(
+                    f"`mars_threshold` has {len(threshold)} numbers for a batch of {len(self.sequences)}: pass one "
+                    "for each row."
+                )
+            values = threshold.to(ids.device).repeat_interleave(repeats)[ids, None]
+        else:
+            values = torch.full((len(ids), 1), threshold, device=ids.device)
+            is_autoregressive = threshold >= 1 and self.options.metric != "entropy"
+        if self.static:
+            return values, block_size - 1
+        # No mask where none could be accepted, nor past the budget of every row.
+        return values, 0 if is_autoregressive else min(block_size, self.max_length - self.shortest) - 1
+
+    def _build_window(self, tokens: torch.Tensor, counts: torch.Tensor, num_masks: int) -> Window:
+        window = build_window(
+            tokens,
+            counts,
+            self.cache.cursors,
+            num_masks,
+            self.options.mask_token_id,
+            self.rows.position_offset,
+            last_position=self.max_length - 1 + self.slot_offset,
         )
-        host = torch.cat([state.T, runs], dim=1).cpu()  # the one copy of the step
-        ids = self.host_ids
-        self._advance(committed, host)
-        return Step(ids=ids, run_lengths=host[:, 0], runs=host[:, 6:])
+        if self.is_first or not self.use_cache:
+            # Slots of the context have the positions that were passed, which may have gaps.
+            slots = window.slots.clamp(max=self.context_length - 1)
+            positions = self.context_positions[self.rows.ids].gather(1, slots)
+            window.position_ids = positions.where(window.slots < self.context_length, window.position_ids)
+        return window
 
     def _forward(self, window: Window, num_logits: int) -> torch.Tensor:
         """Float32 logits of the last `num_logits` columns of the window."""
-        self.cache.open_window(window.slots)
+        inputs = {"input_ids": window.input_ids}
+        if self.inputs_embeds is not None and self.is_first:
+            known = self.inputs_embeds[:, : window.input_ids.shape[1]]
+            masks = self.model.get_input_embeddings()(window.input_ids[:, known.shape[1] :])
+            inputs = {"inputs_embeds": torch.cat([known, masks.to(known)], dim=1)}
         if self.model._supports_logits_to_keep():
-            self.model_kwargs["logits_to_keep"] = num_logits
-        outputs = self.model(
-            input_ids=window.input_ids,
-            attention_mask=self._attention_mask(window),
+            inputs["logits_to_keep"] = num_logits
+        # A window of equal rows without padding is plain causal: the model makes its own mask, or needs none.
+        attention_mask = None
+        if self.static or self.has_padding or not self.is_aligned:
+            length = self.cache.get_mask_sizes(window.slots.shape[1], 0)[0]
+            attention_mask = create_window_mask(self.config, window.slots, self.rows.is_real, length, self.model.dtype)
+        self.cache.open_window(window.slots)
+        outputs = (self.model if self.is_first else self.forward)(
+            **inputs,
+            attention_mask=attention_mask,
             position_ids=window.position_ids,
             cache=self.cache,
             use_cache=True,
             return_dict=True,
             **self.model_kwargs,
         )
-        return outputs.logits[:, -num_logits:].to(dtype=torch.float32, copy=True)
-
-    def _attention_mask(self, window: Window):
-        """Who sees whom: a query sees the slots of its own row, from the left padding up to its own slot."""
-        if self.is_aligned and not self.has_padding:
-            return None  # the model's own causal mask says the same
-        rows, width = window.slots.shape
-        length, _ = self.cache.get_mask_sizes(width, 0)
-        padding = self.rows.padding
-        is_real = torch.nn.functional.pad(padding, (0, length - padding.shape[1]), value=True)
-
-        def up_to_own_slot(batch_idx, head_idx, q_idx, kv_idx):
-            slot = window.slots[batch_idx, q_idx]
-            # Padding sees itself, as a query that sees nothing would give NaN.
-            return (kv_idx <= slot) & (is_real[batch_idx, kv_idx] | (kv_idx == slot))
-
-        return create_attention_mask(
-            self.config,
-            up_to_own_slot,
-            query_positions=window.slots,
-            key_positions=torch.arange(length, device=window.slots.device).expand(rows, -1),
-            dtype=self.model.dtype,
-        )
-
-    def _cut(self, runs: torch.Tensor, run_lengths: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Shorten every run to the row's budget and to its first end-of-sequence token; say which rows are done."""
-        remaining = self.max_length - self.rows.lengths
-        run_lengths = torch.minimum(run_lengths, remaining)
-        is_finished = run_lengths == remaining
-        if self.eos_token_ids is not None:
-            position = torch.arange(runs.shape[1], device=runs.device)
-            is_eos = torch.isin(runs, self.eos_token_ids) & (position < run_lengths[:, None])
-            before_eos = leading_run(~is_eos)
-            is_finished = is_finished | is_eos.any(-1)
-            run_lengths = torch.minimum(run_lengths, before_eos + 1)
-        return run_lengths, is_finished
+        return outputs.logits[:, -num_logits:].to(device=window.slots.device, dtype=torch.float32, copy=True)
 
     def _write(self, runs: torch.Tensor, run_lengths: torch.Tensor) -> None:
         """Append the runs to the sequences; what follows a row's run is padding until the next run."""
@@ -244,79 +258,44 @@ class MARSDecoder:
         tokens = runs.where(position < run_lengths[:, None], self.pad_token_id)
         self.sequences[self.rows.ids[:, None], self.rows.lengths[:, None] + position] = tokens
 
+    def _cut_by_row(self, run_lengths: torch.Tensor, is_finished: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Apply the stopping criteria that look at the tokens of one row."""
+        lengths, finished = run_lengths.tolist(), is_finished.tolist()
+        for index, (row, start) in enumerate(zip(self.rows.ids.tolist(), self.rows.lengths.tolist(), strict=True)):
+            if lengths[index] > 0:
+                sequence = self.sequences[row, : start + lengths[index]]
+                lengths[index], is_stopped = self.stopping.cut_row(sequence, start, row, self.scores)
+                finished[index] |= is_stopped
+        return run_lengths.new_tensor(lengths), is_finished.new_tensor(finished)
+
     def _advance(self, committed: torch.Tensor, host: torch.Tensor) -> None:
         """Move the cursors, and let rows that are done leave the batch."""
-        keep = (host[:, 1] == 0).nonzero().squeeze(1)
-        state = host[keep]
-        if self.is_done or len(keep) == 0:
-            self.host_ids = self.host_ids[:0]
-            return
-        _, _, counts, draft_counts, cursors, lengths = state[:, :6].unbind(1)
-        self.cache.commit(committed, length=int(cursors.max()))
-        if len(keep) < len(host):
-            indices = keep.to(committed.device)
-            self.rows = self.rows.select(indices)
+        is_active = host[:, 0].bool()
+        self.is_first, self.is_done = False, not is_active.any()
+        if not self.rows_stay and not self.is_done and not is_active.all():
+            indices = is_active.nonzero().squeeze(1).to(committed.device)
+            self.rows, committed = self.rows.select(indices), committed[indices]
             self.cache.batch_select_indices(indices)
-            self.host_ids = self.host_ids[keep]
-        self.rows.tokens = self.rows.tokens[:, : int(counts.max())]
-        self.max_drafts = int(draft_counts.max())
-        self.shortest = int(lengths.min())
+            self.host_ids, host, is_active = self.host_ids[is_active], host[is_active], is_active[is_active]
+        _, counts, draft_counts, cursors, lengths = host.unbind(1)
+        self.cache.commit(committed, length=int(cursors.max()))
+        if self.is_done:
+            return
+        self.shortest = int(lengths[is_active].min())
         self.is_aligned = bool((counts == counts[0]).all() and (cursors == cursors[0]).all())
-
-
-def decode(
-    model: PreTrainedModel,
-    input_ids: torch.Tensor,
-    logits_processor,
-    stopping_criteria,
-    generation_config: GenerationConfig,
-    *,
-    options: DecodingOptions,
-    streamer=None,
-    **model_kwargs,
-) -> MARSGenerateOutput | torch.Tensor:
-    """
-    The decoding method that [`~generation.GenerationMixin.generate`] calls after it has prepared its inputs.
-
-    Args:
-        model ([`PreTrainedModel`]): The model.
-        input_ids (`torch.LongTensor` of shape `(batch_size, prompt_length)`): The prompts.
-        logits_processor, stopping_criteria, generation_config: As prepared by `generate`.
-        options ([`DecodingOptions`]): How to decode.
-        streamer ([`~generation.BaseStreamer`], *optional*): Receives each run of tokens as soon as it is accepted.
-
-    Returns:
-        [`MARSGenerateOutput`] if `generation_config.return_dict_in_generate`, else the sequences, a `torch.LongTensor`
-        of shape `(batch_size, sequence_length)`.
-    """
-    check_supported(generation_config, logits_processor, stopping_criteria, len(input_ids), streamer is not None)
-    for name in ("cache", "use_cache", "logits_to_keep"):
-        model_kwargs.pop(name, None)
-    pad_token = generation_config._pad_token_tensor
-    decoder = MARSDecoder(
-        model,
-        options,
-        input_ids,
-        attention_mask=model_kwargs.pop("attention_mask", None),
-        position_ids=model_kwargs.pop("position_ids"),
-        max_length=generation_config.max_length,
-        eos_token_ids=generation_config._eos_token_tensor,
-        pad_token_id=0 if pad_token is None else int(pad_token),
-        **model_kwargs,
-    )
-    steps = []
-    while not decoder.is_done:
-        steps.append(decoder.step())
-        if streamer is not None:
-            streamer.put(steps[-1].runs[0, : steps[-1].run_lengths[0]])
-    if streamer is not None:
-        streamer.end()
-
-    run_lengths = [[] for _ in range(input_ids.shape[0])]
-    for step in steps:
-        for row, run_length in zip(step.ids.tolist(), step.run_lengths.tolist(), strict=True):
-            run_lengths[row].append(run_length)
-    sequences = decoder.sequences[:, : input_ids.shape[1] + max(map(sum, run_lengths))]
-    if not generation_config.return_dict_in_generate:
-        return sequences
-    return MARSGenerateOutput(sequences=sequences, num_forward_passes=len(steps), run_lengths=run_lengths)
+        rows = self.rows
+        if not self.use_cache:
+            # The next window holds everything: the sequence of each row, then its drafts.
+            sequences = self.sequences[rows.ids]
+            position = torch.arange(rows.drafts.shape[1], device=sequences.device)
+            rows.tokens = sequences.scatter(1, rows.lengths[:, None] + position, rows.drafts)
+            rows.counts, counts = rows.lengths + rows.draft_counts, lengths + draft_counts
+            self.is_aligned = bool((counts == counts[0]).all())
+        num_drafts = int(draft_counts.max())
+        if self.static:
+            num_drafts = rows.drafts.shape[1] if self.options.verify else 0
+        else:
+            rows.tokens = rows.tokens[:, : int(counts.max())]
+        rows.drafts = rows.drafts[:, :num_drafts]
+        if rows.draft_probabilities is not None:
+            rows.draft_probabilities = rows.draft_probabilities[:, :num_drafts]

@@ -1,43 +1,49 @@
 """What multi-token decoding does not do, refused by name."""
 
-from transformers import GenerationConfig, LogitsProcessorList, StoppingCriteriaList
-from transformers.generation import EosTokenCriteria, GenerationMode, MaxLengthCriteria
+from collections.abc import Callable
+from typing import Any
 
 
 __all__ = ["check_supported"]
 
+OTHER_STRATEGIES = (
+    "assistant_early_exit",
+    "assistant_model",
+    "constraints",
+    "custom_generate",
+    "dola_layers",
+    "force_words_ids",
+    "penalty_alpha",
+    "prompt_lookup_num_tokens",
+    "use_mtp",
+)
+NOT_AVAILABLE = ("output_attentions", "output_hidden_states", "token_healing")
+CACHES = (None, "dynamic", "static")
 
-def check_supported(
-    generation_config: GenerationConfig,
-    logits_processor: LogitsProcessorList,
-    stopping_criteria: StoppingCriteriaList,
-    batch_size: int,
-    has_streamer: bool,
-) -> None:
+
+def check_supported(lookup: Callable[[str], Any]) -> None:
     """
-    Check what `generate` has prepared for a call with `mars_threshold`.
+    Check a call of `generate` with `mars_*` arguments.
+
+    Args:
+        lookup (`Callable[[str], Any]`): From the name of an argument to its value, `None` where it is not set.
 
     Raises:
         `ValueError`: If something would change the result that multi-token decoding leaves out; the message names it.
     """
-    mode = generation_config.get_generation_mode()
-    if mode != GenerationMode.GREEDY_SEARCH:
+    for name in OTHER_STRATEGIES:
+        if lookup(name):
+            raise ValueError(
+                f"`{name}` selects another decoding strategy: leave it out, or leave out `mars_threshold`."
+            )
+    for name in ("num_beams", "num_beam_groups"):
+        if (lookup(name) or 1) > 1:
+            raise ValueError(f"`{name}` must be 1 with `mars_threshold`: there is no beam search over several tokens.")
+    for name in NOT_AVAILABLE:
+        if lookup(name):
+            raise ValueError(f"`{name}` is not available with `mars_threshold`: leave it out.")
+    if lookup("cache_implementation") not in CACHES:
         raise ValueError(
-            f"`mars_threshold` works with greedy decoding only so far, got {mode.value}: set `do_sample=False`."
+            f"`cache_implementation` must be one of {CACHES} with `mars_threshold`, got "
+            f"{lookup('cache_implementation')!r}: rows that advance independently need a cache of their own."
         )
-    if generation_config.num_return_sequences != 1:
-        raise ValueError("`num_return_sequences` must be 1 with `mars_threshold`.")
-    for processor in logits_processor:
-        raise ValueError(f"`mars_threshold` does not work with logits processors yet, got {type(processor).__name__}.")
-    for criterion in stopping_criteria:
-        if not isinstance(criterion, EosTokenCriteria | MaxLengthCriteria):
-            raise ValueError(f"`mars_threshold` does not work with {type(criterion).__name__} yet.")
-    for name in ("output_scores", "output_logits", "output_attentions", "output_hidden_states"):
-        if getattr(generation_config, name):
-            raise ValueError(f"`{name}=True` is not available with `mars_threshold` yet.")
-    if generation_config.cache_implementation is not None:
-        raise ValueError("`cache_implementation` has no meaning with `mars_threshold`, which brings its own cache.")
-    if generation_config.use_cache is False:
-        raise ValueError("`use_cache=False` is not available with `mars_threshold` yet.")
-    if has_streamer and batch_size > 1:
-        raise ValueError("`streamer` needs a batch of one: rows advance at their own pace.")

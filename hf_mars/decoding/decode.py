@@ -1,0 +1,179 @@
+"""The loop that `GenerationMixin.generate` calls once it has prepared its inputs."""
+
+import torch
+from transformers import (
+    Cache,
+    DynamicCache,
+    GenerationConfig,
+    LogitsProcessorList,
+    PreTrainedModel,
+    StoppingCriteriaList,
+)
+from transformers.generation.streamers import BaseStreamer
+from transformers.integrations.deepspeed import is_deepspeed_zero3_enabled
+from transformers.integrations.fsdp import is_fsdp_managed_module
+
+from .options import DecodingOptions
+from .output import MARSGenerateOutput, TokenRecord
+from .processing import check_processors
+from .rows import Step
+from .strategy import MARSDecoder
+
+
+__all__ = ["decode"]
+
+
+def decode(
+    model: PreTrainedModel,
+    input_ids: torch.Tensor,
+    logits_processor: LogitsProcessorList,
+    stopping_criteria: StoppingCriteriaList,
+    generation_config: GenerationConfig,
+    *,
+    options: DecodingOptions,
+    streamer: BaseStreamer | None = None,
+    synced_gpus: bool | None = None,
+    **model_kwargs,
+) -> MARSGenerateOutput | torch.Tensor:
+    """
+    Decode a batch to its end.
+
+    Args:
+        model ([`PreTrainedModel`]): The model.
+        input_ids (`torch.LongTensor` of shape `(batch_size, prompt_length)`): The prompts.
+        logits_processor, stopping_criteria, generation_config, model_kwargs: As prepared by `generate`, which would
+            pass arguments that are named here unprepared.
+        options ([`DecodingOptions`]): How to decode.
+        streamer ([`~generation.BaseStreamer`], *optional*): See [`generate`].
+        synced_gpus (`bool`, *optional*): See `GenerationMixin.generate`.
+
+    Returns:
+        [`MARSGenerateOutput`] if `generation_config.return_dict_in_generate`, else the sequences, a `torch.LongTensor`
+        of shape `(batch_size, sequence_length)`.
+    """
+    attention_mask, position_ids, inputs_embeds, cache, use_cache, _ = (
+        model_kwargs.pop(name, None)
+        for name in ("attention_mask", "position_ids", "inputs_embeds", "cache", "use_cache", "logits_to_keep")
+    )
+    batch_size, prompt_length = input_ids.shape
+    check_processors(logits_processor)
+    if streamer is not None and batch_size > 1:
+        raise ValueError("`streamer` needs a batch of one with `mars_threshold`: rows advance at their own pace.")
+    past = cache if getattr(cache, "_is_user_defined", False) else None
+    context_length = get_context_length(input_ids, attention_mask, inputs_embeds, past, generation_config)
+    static = generation_config.cache_implementation == "static"
+    pad_token = generation_config._pad_token_tensor
+    output_dict = generation_config.return_dict_in_generate
+    records = {
+        name: TokenRecord(batch_size, prompt_length, input_ids.device)
+        for name in ("scores", "logits")
+        if output_dict and getattr(generation_config, f"output_{name}")
+    }
+    decoder = MARSDecoder(
+        model,
+        options,
+        input_ids,
+        context_length,
+        position_ids,
+        logits_processor,
+        stopping_criteria,
+        attention_mask=attention_mask,
+        inputs_embeds=inputs_embeds,
+        past=past,
+        use_cache=use_cache is not False,
+        static=static,
+        do_sample=generation_config.do_sample,
+        pad_token_id=0 if pad_token is None else int(pad_token),
+        with_confidences=hasattr(streamer, "put_run"),
+        **records,
+        **model_kwargs,
+    )
+    if static and model._valid_auto_compile_criteria({"cache": decoder.cache}, generation_config):
+        decoder.forward = model.get_compiled_call(generation_config.compile_config)
+    if generation_config.prefill_chunk_size is not None:
+        decoder.prefill(generation_config.prefill_chunk_size)
+
+    steps = []
+    try:
+        with model._optimize_model_for_decode():
+            while model._has_unfinished_sequences(decoder.is_done, is_synced(model, synced_gpus), input_ids.device):
+                if decoder.is_done:  # other processes still decode, and need this one's share of the weights
+                    model(input_ids=decoder.sequences[:1, :1], use_cache=False)
+                    continue
+                steps.append(decoder.step())
+                if streamer is not None:
+                    stream(streamer, steps[-1])
+    finally:
+        if streamer is not None:
+            streamer.end()
+
+    if past is not None:
+        decoder.cache.store(past)
+    run_lengths = collect_run_lengths(steps, batch_size)
+    num_tokens = max(map(sum, run_lengths))
+    sequences = decoder.sequences[:, : prompt_length + num_tokens]
+    if not output_dict:
+        return sequences
+    if past is None and batch_size == 1 and use_cache is not False:
+        past = DynamicCache(config=decoder.config)
+        decoder.cache.store(past)
+    return MARSGenerateOutput(
+        sequences=sequences,
+        **{name: record.to_tuple(num_tokens) for name, record in records.items()},
+        cache=past,
+        num_forward_passes=len(steps),
+        run_lengths=run_lengths,
+    )
+
+
+def get_context_length(
+    input_ids: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    inputs_embeds: torch.Tensor | None,
+    past: Cache | None,
+    generation_config: GenerationConfig,
+) -> int:
+    """Number of slots before the first generated token: a passed cache may hold what `input_ids` leaves out."""
+    past_length = 0 if past is None else past.get_seq_length()
+    length = input_ids.shape[1] if inputs_embeds is None else inputs_embeds.shape[1]
+    mask_length = (
+        getattr(generation_config, "_mask_length", length) if attention_mask is None else attention_mask.shape[1]
+    )
+    if inputs_embeds is None and mask_length == length + past_length:
+        length = mask_length
+    if mask_length != length:
+        raise ValueError(
+            f"`attention_mask` covers {mask_length} positions, but there are {length}: it must cover the cache, if "
+            "one is passed, and the prompt."
+        )
+    if past_length >= length:
+        raise ValueError(f"`cache` holds {past_length} positions, and nothing new follows: pass the new tokens too.")
+    return length
+
+
+def is_synced(model: PreTrainedModel, synced_gpus: bool | None) -> bool:
+    """Whether all processes must run the same number of forwards, as `GenerationMixin.generate` decides it."""
+    if synced_gpus is not None:
+        return synced_gpus
+    is_distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
+    world_size = torch.distributed.get_world_size() if is_distributed else 1
+    return world_size > 1 and (is_deepspeed_zero3_enabled() or is_fsdp_managed_module(model))
+
+
+def stream(streamer: BaseStreamer, step: Step) -> None:
+    """Hand one run to the streamer."""
+    run = step.runs[0, : step.run_lengths[0]]
+    if step.confidences is not None:
+        streamer.put_run(run, step.confidences[0, : len(run)])
+    else:
+        streamer.put(run)
+
+
+def collect_run_lengths(steps: list[Step], batch_size: int) -> list[list[int]]:
+    """For each row of the batch, the tokens that each of its forwards added."""
+    run_lengths = [[] for _ in range(batch_size)]
+    for step in steps:
+        for row, run_length in zip(step.ids.tolist(), step.run_lengths.tolist(), strict=True):
+            if run_length > 0:
+                run_lengths[row].append(run_length)
+    return run_lengths

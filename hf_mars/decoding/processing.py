@@ -1,0 +1,108 @@
+"""Logits processors: called once for all columns where the prefix does not matter, else one position at a time."""
+
+import copy
+
+import torch
+from transformers import LogitsProcessor, LogitsProcessorList
+from transformers.generation import logits_process
+
+
+__all__ = ["ScoreProcessor", "check_processors"]
+
+# They look at the scores of one position alone.
+PREFIX_FREE = (
+    logits_process.EpsilonLogitsWarper,
+    logits_process.EtaLogitsWarper,
+    logits_process.InfNanRemoveLogitsProcessor,
+    logits_process.LogitNormalization,
+    logits_process.MinPLogitsWarper,
+    logits_process.SuppressTokensLogitsProcessor,
+    logits_process.TemperatureLogitsWarper,
+    logits_process.TopHLogitsWarper,
+    logits_process.TopKLogitsWarper,
+    logits_process.TopPLogitsWarper,
+    logits_process.TypicalLogitsWarper,
+)
+# They carry a state from one call to the next, which a rejected token would spoil.
+STATEFUL = (
+    logits_process.SynthIDTextWatermarkLogitsProcessor,
+    logits_process.UnbatchedClassifierFreeGuidanceLogitsProcessor,
+)
+
+
+def check_processors(processors: LogitsProcessorList) -> None:
+    """
+    Raises:
+        `ValueError`: If a processor keeps a state from call to call.
+    """
+    for processor in processors:
+        if isinstance(processor, STATEFUL):
+            raise ValueError(
+                f"`mars_threshold` does not work with {type(processor).__name__} (`guidance_scale`, "
+                "`watermarking_config`), which keeps a state from one token to the next: leave one of them out."
+            )
+
+
+class ScoreProcessor:
+    """
+    Applies the logits processors of `generate` to the scores of a window.
+
+    Processors of the prefix are called with one row at a time: `input_ids` of shape `(1, length)`, the true tokens so
+    far with the row's left padding, and `scores` of shape `(1, vocab_size)`; once for every position that is decided.
+
+    Args:
+        processors ([`LogitsProcessorList`]): As prepared by `generate`.
+        num_rows (`int`): Batch size.
+    """
+
+    def __init__(self, processors: LogitsProcessorList, num_rows: int):
+        self.processors = processors
+        self.needs_prefix = not all(isinstance(processor, PREFIX_FREE) for processor in processors)
+        # The processors that a proposal may meet before anyone knows its prefix.
+        self.prefix_free = LogitsProcessorList(p for p in processors if isinstance(p, PREFIX_FREE))
+        if self.needs_prefix:
+            self.row_processors = [
+                LogitsProcessorList(for_row(processor, row, num_rows) for processor in processors)
+                for row in range(num_rows)
+            ]
+
+    def process_columns(self, scores: torch.Tensor) -> torch.Tensor:
+        """Apply the prefix-free processors to scores of shape `(rows, columns, vocab_size)`."""
+        if not self.prefix_free:
+            return scores
+        flat = scores.reshape(-1, scores.shape[-1])
+        no_prefix = torch.zeros(len(flat), 0, dtype=torch.long, device=scores.device)
+        return self.prefix_free(no_prefix, flat).view_as(scores)
+
+    def process_position(self, row: int, prefix: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        """Apply every processor to the scores, of shape `(vocab_size,)`, of the position after a row's true prefix."""
+        return self.row_processors[row](prefix[None], scores[None])[0]
+
+
+def for_row(processor: LogitsProcessor, row: int, num_rows: int) -> LogitsProcessor:
+    """The processor as it applies to one row of the batch: some of transformers' own keep data for each row."""
+    if isinstance(processor, logits_process.PrefixConstrainedLogitsProcessor):
+        allowed, batch_id = processor._prefix_allowed_tokens_fn, row // processor._num_beams
+        return logits_process.PrefixConstrainedLogitsProcessor(lambda _, prefix: allowed(batch_id, prefix), 1)
+    if isinstance(processor, logits_process.RepetitionPenaltyLogitsProcessor):
+        lengths = processor.prompt_ignore_length
+        if isinstance(lengths, torch.Tensor) and lengths.numel() > 1:
+            return replaced(processor, prompt_ignore_length=prompt_slice(lengths, row, num_rows))
+    if isinstance(processor, logits_process.EncoderRepetitionPenaltyLogitsProcessor):
+        return replaced(processor, encoder_input_ids=prompt_slice(processor.encoder_input_ids, row, num_rows))
+    if isinstance(processor, logits_process.EncoderNoRepeatNGramLogitsProcessor):
+        prompt = row // (num_rows // processor.batch_size)
+        return replaced(processor, batch_size=1, generated_ngrams=[processor.generated_ngrams[prompt]])
+    return processor
+
+
+def prompt_slice(values: torch.Tensor, row: int, num_rows: int) -> torch.Tensor:
+    """The entry of a row in a tensor with one entry a prompt; prompts repeat with `num_return_sequences`."""
+    prompt = row // (num_rows // len(values))
+    return values[prompt : prompt + 1]
+
+
+def replaced(processor: LogitsProcessor, **attributes) -> LogitsProcessor:
+    processor = copy.copy(processor)
+    vars(processor).update(attributes)
+    return processor
