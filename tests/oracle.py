@@ -3,6 +3,7 @@
 from collections.abc import Collection
 
 import torch
+from transformers import LogitsProcessorList
 
 
 def decode_without_cache(
@@ -12,6 +13,7 @@ def decode_without_cache(
     block_size: int,
     max_new_tokens: int,
     eos_token_ids: Collection[int] = (),
+    processors: LogitsProcessorList | None = None,
 ) -> tuple[list[int], list[int]]:
     """Generated tokens of one unpadded prompt, and how many each forward added."""
     mask = model.config.mars["mask_token_id"]
@@ -21,15 +23,14 @@ def decode_without_cache(
         with torch.no_grad():
             logits = model(input_ids, use_cache=False).logits[0, len(tokens) - 1 :].float()
         logits[:, mask] = -torch.inf
-        probabilities, choices = logits.softmax(-1).max(-1)
-        run = [choices[0].item()]
-        for probability, choice in zip(probabilities[1:].tolist(), choices[1:].tolist(), strict=True):
-            if probability < threshold:
-                break
-            run.append(choice)
         run_lengths.append(0)
-        for token in run:
-            tokens.append(token)
+        for index, scores in enumerate(logits):
+            if processors:
+                scores = processors(torch.tensor([tokens]), scores[None])[0]
+            probability, choice = scores.softmax(-1).max(-1)
+            if index > 0 and probability < threshold:
+                break
+            tokens.append(choice.item())
             run_lengths[-1] += 1
-            if token in eos_token_ids or len(tokens) == len(prompt) + max_new_tokens:
+            if tokens[-1] in eos_token_ids or len(tokens) == len(prompt) + max_new_tokens:
                 return tokens[len(prompt) :], run_lengths

@@ -35,6 +35,7 @@ def tiny_model(
     dtype: torch.dtype = torch.float64,
     attn_implementation: str = "sdpa",
     block_size: int = 4,
+    mask_token_id: int = MASK,
 ) -> PreTrainedModel:
     """
     A random model with MARS enabled.
@@ -56,8 +57,8 @@ def tiny_model(
         embeddings.add_(similarity * torch.randn(embeddings.shape[1], dtype=dtype))
         head = model.get_output_embeddings().weight
         head.normal_(std=sharpness / head.shape[1] ** 0.5)
-        head[MASK] = 0  # never the most likely token, so that plain generation does not return it either
-    return enable_mars(model, mask_token_id=MASK, block_size=block_size)
+        head[mask_token_id] = 0  # never the most likely token, so that plain generation does not return it either
+    return enable_mars(model, mask_token_id=mask_token_id, block_size=block_size)
 
 
 def ragged_prompts(lengths: list[int], seed: int = 0) -> dict[str, torch.Tensor]:

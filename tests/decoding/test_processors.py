@@ -1,0 +1,164 @@
+"""Logits processors: built in and custom, lossy and verified."""
+
+import pytest
+import torch
+from transformers import (
+    GenerationMixin,
+    LogitsProcessor,
+    LogitsProcessorList,
+    NoBadWordsLogitsProcessor,
+    NoRepeatNGramLogitsProcessor,
+    RepetitionPenaltyLogitsProcessor,
+)
+from transformers.generation import SuppressTokensLogitsProcessor
+
+from tests.oracle import decode_without_cache
+from tests.tiny import EOS, MASK, PAD, VOCAB_SIZE, ragged_prompts, tiny_model
+
+
+LENGTHS = [5, 9, 3]
+NEW_TOKENS = 24
+
+BUILT_IN = {
+    "repetition_penalty": {"repetition_penalty": 1.3},
+    "encoder_repetition_penalty": {"encoder_repetition_penalty": 1.5},
+    "no_repeat_ngram_size": {"no_repeat_ngram_size": 3},
+    "encoder_no_repeat_ngram_size": {"encoder_no_repeat_ngram_size": 1},
+    "bad_words_ids": {"bad_words_ids": [[22], [41, 41]]},
+    "sequence_bias": {"sequence_bias": [[[22], -5.0], [[41, 22], 3.0]]},
+    "min_new_tokens": {"min_new_tokens": 12, "eos_token_id": [EOS, 22, 41]},
+    "min_length": {"min_length": 20, "eos_token_id": [EOS, 22, 41]},
+    "forced_eos_token_id": {"forced_eos_token_id": EOS},
+    "exponential_decay_length_penalty": {"exponential_decay_length_penalty": (4, 1.2)},
+    "suppress_tokens": {"suppress_tokens": [22, 41]},
+    "begin_suppress_tokens": {"begin_suppress_tokens": [22, 41]},
+    "prefix_allowed_tokens_fn": {
+        # Depends on the row and on the last token.
+        "prefix_allowed_tokens_fn": lambda batch_id, ids: [2 + (batch_id + ids[-1].item() + i) % 40 for i in range(5)]
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def model():
+    return tiny_model(sharpness=8.0, similarity=2.0)
+
+
+@pytest.fixture
+def prompts():
+    return ragged_prompts(LENGTHS)
+
+
+class TruePrefix(LogitsProcessor):
+    """Prefers the token after the last one, and records what it is given."""
+
+    def __init__(self):
+        self.prefixes = []
+
+    def __call__(self, input_ids, scores):
+        assert input_ids.ndim == 2 and scores.shape == (len(input_ids), VOCAB_SIZE)
+        self.prefixes += input_ids.tolist()
+        favoured = (input_ids[:, -1:] + 1).clamp(max=MASK - 1)
+        return scores.scatter_add(1, favoured, torch.full_like(scores[:, :1], 3.0))
+
+
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_verified_equals_plain_generation_with_the_same_processors(model, prompts, name):
+    arguments = {"max_new_tokens": NEW_TOKENS, "do_sample": False, **BUILT_IN[name]}
+    expected = GenerationMixin.generate(model, **prompts, **arguments)
+    without = GenerationMixin.generate(model, **prompts, max_new_tokens=NEW_TOKENS)
+    assert expected.tolist() != without.tolist(), "the processor changes nothing here"
+    output = model.generate(**prompts, **arguments, mars_threshold=0.3, mars_verify=True, return_dict_in_generate=True)
+    assert output.sequences.tolist() == expected.tolist()
+    assert output.tokens_per_forward > 1
+
+
+SAME_PROCESSORS = {
+    "repetition_penalty": lambda: RepetitionPenaltyLogitsProcessor(1.3),
+    "no_repeat_ngram_size": lambda: NoRepeatNGramLogitsProcessor(3),
+    "bad_words_ids": lambda: NoBadWordsLogitsProcessor([[22], [41, 41]], torch.tensor([EOS])),
+    "suppress_tokens": lambda: SuppressTokensLogitsProcessor([22, 41]),
+}
+
+
+@pytest.mark.parametrize("threshold", [0.3, 0.7])
+@pytest.mark.parametrize("name", SAME_PROCESSORS)
+def test_lossy_equals_the_oracle_with_the_same_processors(model, prompts, name, threshold):
+    output = model.generate(
+        **prompts,
+        max_new_tokens=NEW_TOKENS,
+        mars_threshold=threshold,
+        return_dict_in_generate=True,
+        **BUILT_IN[name],
+    )
+    processors = LogitsProcessorList([SAME_PROCESSORS[name]()])
+    for row, length in enumerate(LENGTHS):
+        prompt = prompts["input_ids"][row, -length:].tolist()
+        expected, run_lengths = decode_without_cache(model, prompt, threshold, 4, NEW_TOKENS, [EOS], processors)
+        generated = output.sequences[row, prompts["input_ids"].shape[1] :].tolist()
+        assert generated[: len(expected)] == expected
+        assert output.run_lengths[row] == run_lengths
+    assert output.tokens_per_forward > 1
+
+
+@pytest.mark.parametrize("verify", [False, True])
+def test_custom_processors_see_the_true_prefix_of_every_decided_token(model, prompts, verify):
+    processor = TruePrefix()
+    output = model.generate(
+        **prompts,
+        max_new_tokens=NEW_TOKENS,
+        mars_threshold=0.3,
+        mars_verify=verify,
+        logits_processor=LogitsProcessorList([processor]),
+        return_dict_in_generate=True,
+    )
+    assert output.num_forward_passes < max(map(sum, output.run_lengths))
+    width = prompts["input_ids"].shape[1]
+    sequences = output.sequences.tolist()
+    for prefix in processor.prefixes:
+        assert MASK not in prefix
+        assert any(sequence[: len(prefix)] == prefix for sequence in sequences), "a prefix that was never returned"
+    for sequence, run_lengths in zip(sequences, output.run_lengths, strict=True):
+        for length in range(width, width + sum(run_lengths)):
+            assert sequence[:length] in processor.prefixes
+    if verify:
+        expected = GenerationMixin.generate(
+            model, **prompts, max_new_tokens=NEW_TOKENS, logits_processor=LogitsProcessorList([TruePrefix()])
+        )
+        assert sequences == expected.tolist()
+
+
+def test_processors_are_called_once_for_each_token_under_verify(model, prompts):
+    processor = TruePrefix()
+    output = model.generate(
+        **prompts,
+        max_new_tokens=NEW_TOKENS,
+        mars_threshold=0.3,
+        mars_verify=True,
+        logits_processor=LogitsProcessorList([processor]),
+        return_dict_in_generate=True,
+    )
+    assert len(processor.prefixes) == sum(map(sum, output.run_lengths))
+
+
+def test_the_mask_token_never_comes_out(prompts):
+    model = tiny_model(sharpness=16.0, similarity=1.0)
+    with torch.no_grad():
+        model.get_output_embeddings().weight[MASK] = 3 * model.get_output_embeddings().weight[22]
+    assert (GenerationMixin.generate(model, **prompts, max_new_tokens=NEW_TOKENS)[:, 9:] == MASK).any()
+    for arguments in ({"mars_threshold": 0.3}, {"mars_threshold": 0.3, "mars_verify": True}, {"mars_threshold": 1.0}):
+        for do_sample in (False, True):
+            output = model.generate(**prompts, max_new_tokens=NEW_TOKENS, do_sample=do_sample, **arguments)
+            assert not (output[:, prompts["input_ids"].shape[1] :] == MASK).any()
+
+
+def test_processors_with_a_state_are_refused_by_name(model, prompts):
+    with pytest.raises(ValueError, match="guidance_scale"):
+        model.generate(**prompts, max_new_tokens=4, mars_threshold=0.5, guidance_scale=1.5)
+
+
+def test_padding_follows_the_end_of_a_row(model, prompts):
+    output = model.generate(**prompts, max_new_tokens=NEW_TOKENS, mars_threshold=0.3, **BUILT_IN["min_new_tokens"])
+    for row in output[:, prompts["input_ids"].shape[1] :].tolist():
+        ends = [index for index, token in enumerate(row) if token in (EOS, 22, 41)]
+        assert not ends or row[ends[0] + 1 :] == [PAD] * (len(row) - ends[0] - 1)
