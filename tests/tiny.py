@@ -49,6 +49,7 @@ def tiny_model(
     torch.manual_seed(seed)
     model = AutoModelForCausalLM.from_config(config or tiny_config(), attn_implementation=attn_implementation)
     model = model.to(dtype).eval()
+    model.set_experts_implementation("eager")  # the other ones know no float64
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.ndim > 1:

@@ -170,11 +170,15 @@ class MARSCache(Cache):
             layer.values[:, :, start:length] = source.values
         self.commit(torch.full_like(self.cursors, length), length)
 
-    def store(self, past: Cache) -> None:
+    def store(self, past: Cache, max_length: int) -> None:
         """
         Write the slots that every row has committed into a [`DynamicCache`], in place.
+
+        Args:
+            past ([`DynamicCache`]): Where to write.
+            max_length (`int`): Slots to write at most: like `generate`, leave the last token for the next forward.
         """
-        length = int(self.cursors.min())
+        length = min(int(self.cursors.min()), max_length)
         for layer, target in zip(self.layers, past.layers, strict=True):
             first = max(0, length - target.sliding_window + 1) if target.is_sliding else 0
             if not target.is_initialized:

@@ -107,16 +107,15 @@ def decode(
         if streamer is not None:
             streamer.end()
 
-    if past is not None:
-        decoder.cache.store(past)
     run_lengths = collect_run_lengths(steps, batch_size)
     num_tokens = max(map(sum, run_lengths))
     sequences = decoder.sequences[:, : prompt_length + num_tokens]
+    if past is None and output_dict and batch_size == 1 and use_cache is not False:
+        past = DynamicCache(config=decoder.config)
+    if past is not None:
+        decoder.cache.store(past, max_length=context_length + num_tokens - 1)
     if not output_dict:
         return sequences
-    if past is None and batch_size == 1 and use_cache is not False:
-        past = DynamicCache(config=decoder.config)
-        decoder.cache.store(past)
     return MARSGenerateOutput(
         sequences=sequences,
         **{name: record.to_tuple(num_tokens) for name, record in records.items()},

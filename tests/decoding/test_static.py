@@ -1,0 +1,113 @@
+"""Static shapes, compilation, and several processes."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import CompileConfig, GenerationMixin
+
+from tests.tiny import EOS, ragged_prompts, tiny_model
+
+
+NEW_TOKENS = 24
+
+
+@pytest.fixture(scope="module")
+def model():
+    return tiny_model(sharpness=8.0, similarity=2.0)
+
+
+@pytest.mark.parametrize("verify", [False, True])
+@pytest.mark.parametrize("threshold", [0.0, 0.3, 0.8])
+def test_static_shapes_give_the_same_tokens(model, threshold, verify):
+    arguments = {
+        **ragged_prompts([5, 9, 3]),
+        "max_new_tokens": NEW_TOKENS,
+        "eos_token_id": [EOS, 41],
+        "mars_threshold": threshold,
+        "mars_verify": verify,
+        "return_dict_in_generate": True,
+    }
+    expected = model.generate(**arguments)
+    shapes = set()
+    hook = model.register_forward_pre_hook(
+        lambda module, args, kwargs: shapes.add((kwargs["input_ids"].shape, kwargs["attention_mask"].shape)),
+        with_kwargs=True,
+    )
+    output = model.generate(**arguments, cache_implementation="static")
+    hook.remove()
+    assert output.sequences.tolist() == expected.sequences.tolist()
+    assert output.run_lengths == expected.run_lengths
+    assert len(shapes) == 2, "one shape for the prompt, one for every step after it"
+    assert (3, 2 * 4 - 1) in {input_ids for input_ids, _ in shapes}
+
+
+@pytest.mark.parametrize("verify", [False, True])
+def test_compiled_steps_are_not_compiled_again_after_the_first(verify):
+    torch._dynamo.reset()
+    model = tiny_model(sharpness=8.0, similarity=2.0, dtype=torch.float32)
+    config = CompileConfig(backend="eager", mode=None, fullgraph=True)
+    config._compile_all_devices = True
+    arguments = {
+        "max_new_tokens": NEW_TOKENS,
+        "eos_token_id": None,
+        "mars_threshold": 0.3,
+        "mars_verify": verify,
+        "cache_implementation": "static",
+        "compile_config": config,
+        "return_dict_in_generate": True,
+    }
+    prompts = ragged_prompts([5, 9])
+    output = model.generate(**prompts, **arguments)
+    graphs = torch._dynamo.utils.counters["stats"]["unique_graphs"]
+    assert graphs >= 1
+    with torch.compiler.set_stance("fail_on_recompile"):
+        again = model.generate(**ragged_prompts([9, 4], seed=1), **arguments)
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == graphs
+    assert output.num_forward_passes < NEW_TOKENS and again.num_forward_passes < NEW_TOKENS
+    if verify:
+        expected = GenerationMixin.generate(model, **prompts, max_new_tokens=NEW_TOKENS, eos_token_id=None)
+        assert output.sequences.tolist() == expected.tolist()
+
+
+TWO_PROCESSES = """
+import sys
+import torch
+import torch.distributed as dist
+from tests.tiny import ragged_prompts, tiny_model
+
+rank, file = int(sys.argv[1]), sys.argv[2]
+dist.init_process_group("gloo", init_method=f"file://{file}", rank=rank, world_size=2)
+model = tiny_model(sharpness=8.0, similarity=2.0)
+forwards = []
+model.register_forward_hook(lambda *args: (forwards.append(1), dist.all_reduce(torch.ones(1))) and None)
+arguments = {"mars_threshold": 0.3, "eos_token_id": None}
+prompts = ragged_prompts([5, 9])
+output = model.generate(**prompts, max_new_tokens=6 + 14 * rank, synced_gpus=True, **arguments)
+print("forwards", len(forwards), output.shape[1] - 9)
+# A process that stopped early would leave the other one waiting in all_reduce.
+dist.barrier()
+"""
+
+
+def test_processes_run_the_same_number_of_forwards(tmp_path):
+    command = [sys.executable, "-c", TWO_PROCESSES]
+    processes = [
+        subprocess.Popen(
+            [*command, str(rank), str(tmp_path / "rendezvous")],
+            cwd=Path(__file__).parents[2],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+    results = [process.communicate(timeout=120) for process in processes]
+    for process, (_, error) in zip(processes, results, strict=True):
+        assert process.returncode == 0, error
+    printed = [next(line for line in out.splitlines() if line.startswith("forwards")).split() for out, _ in results]
+    (_, first_forwards, first_tokens), (_, second_forwards, second_tokens) = printed
+    assert first_forwards == second_forwards
+    assert (first_tokens, second_tokens) == ("6", "20")
