@@ -1,12 +1,17 @@
 """Turning a causal language model into a MARS model: the `mars` entry of its configuration, and its mask token."""
 
 import functools
+import re
+from pathlib import Path
 
 import torch
 from transformers import (
+    AutoConfig,
     AutoModelForCausalLM,
+    AutoTokenizer,
     DynamicCache,
     GenerationMixin,
+    PreTrainedConfig,
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
@@ -18,6 +23,9 @@ from .decoding import generate
 __all__ = ["AutoMARSModelForCausalLM", "add_mask_token", "check_architecture", "enable_mars"]
 
 DEFAULT_MASK_TOKEN = "<|mask|>"
+# Plain decoders under other names, which transformers does not know.
+AUTHORS_MODEL_TYPES = {"a2d-qwen2": "qwen2", "a2d-qwen3": "qwen3"}
+DOWNLOAD_ARGUMENTS = ("cache_dir", "force_download", "local_files_only", "proxies", "revision", "subfolder", "token")
 
 
 def check_architecture(model: PreTrainedModel) -> None:
@@ -93,6 +101,10 @@ class AutoMARSModelForCausalLM:
     """
     Loads a checkpoint that has a `mars` entry in its `config.json`, ready to `generate(..., mars_threshold=...)`.
 
+    The checkpoints of the paper's authors (`Xalphinions/MARS-Qwen2.5-0.5B-blk4` and others) load too. Their model
+    type, `"a2d-qwen2"`, is Qwen2 under another name; their mask token is found in the tokenizer, and their block size
+    in the name.
+
     Example:
 
     ```python
@@ -112,7 +124,7 @@ class AutoMARSModelForCausalLM:
     @classmethod
     def from_pretrained(
         cls,
-        pretrained_model_name_or_path: str,
+        pretrained_model_name_or_path: str | Path,
         *model_args,
         mask_token_id: int | None = None,
         block_size: int | None = None,
@@ -122,7 +134,7 @@ class AutoMARSModelForCausalLM:
         Load a model as [`~transformers.AutoModelForCausalLM`] does, and enable multi-token decoding.
 
         Args:
-            pretrained_model_name_or_path (`str`): Hub id or directory.
+            pretrained_model_name_or_path (`str` or `Path`): Hub id or directory.
             mask_token_id (`int`, *optional*): Overrides `config.mars["mask_token_id"]`.
             block_size (`int`, *optional*): Overrides `config.mars["block_size"]`.
             kwargs: As for [`~transformers.AutoModelForCausalLM.from_pretrained`].
@@ -130,6 +142,20 @@ class AutoMARSModelForCausalLM:
         Raises:
             `ValueError`: See [`enable_mars`].
         """
+        download = {name: kwargs[name] for name in DOWNLOAD_ARGUMENTS if name in kwargs}
+        if kwargs.get("config") is None:
+            values, _ = PreTrainedConfig.get_config_dict(pretrained_model_name_or_path, **download)
+            model_type = AUTHORS_MODEL_TYPES.get(values.get("model_type"))
+            if model_type is not None:
+                kwargs["config"] = AutoConfig.for_model(**{**values, "model_type": model_type})
+                if mask_token_id is None and not values.get("mars"):
+                    tokenizer = AutoTokenizer.from_pretrained(
+                        pretrained_model_name_or_path, config=kwargs["config"], **download
+                    )
+                    mask_token_id = tokenizer.get_vocab().get(DEFAULT_MASK_TOKEN)
+                in_name = re.search(r"-blk(\d+)$", str(pretrained_model_name_or_path))
+                if block_size is None and in_name:
+                    block_size = int(in_name.group(1))
         model = AutoModelForCausalLM.from_pretrained(pretrained_model_name_or_path, *model_args, **kwargs)
         return enable_mars(model, mask_token_id=mask_token_id, block_size=block_size)
 

@@ -1,3 +1,5 @@
+import json
+
 import pytest
 import torch
 from transformers import (
@@ -6,6 +8,7 @@ from transformers import (
     LlamaConfig,
     MambaConfig,
     Qwen2Config,
+    Qwen3Config,
     T5Config,
     T5ForConditionalGeneration,
 )
@@ -74,6 +77,32 @@ class TestAutoModel:
             AutoMARSModelForCausalLM.from_pretrained(tmp_path)
         model = AutoMARSModelForCausalLM.from_pretrained(tmp_path, mask_token_id=MASK, block_size=2)
         assert model.config.mars == {"mask_token_id": MASK, "block_size": 2}
+
+    @pytest.mark.parametrize(("config_class", "model_type"), [(Qwen2Config, "a2d-qwen2"), (Qwen3Config, "a2d-qwen3")])
+    def test_loads_the_authors_checkpoints(self, tmp_path, config_class, model_type):
+        tokenizer = byte_level_tokenizer()
+        tokenizer.add_special_tokens({"additional_special_tokens": ["<|mask|>"]})
+        model = AutoModelForCausalLM.from_config(tiny_config(config_class, vocab_size=len(tokenizer) + 4))
+        directory = tmp_path / "MARS-Tiny-blk8"
+        model.save_pretrained(directory)
+        tokenizer.save_pretrained(directory)
+        config = json.loads((directory / "config.json").read_text())
+        config.update(model_type=model_type, architectures=["A2DQwenLMHeadModel"])
+        (directory / "config.json").write_text(json.dumps(config))
+
+        loaded = AutoMARSModelForCausalLM.from_pretrained(directory)
+        mask_token_id = tokenizer.convert_tokens_to_ids("<|mask|>")
+        assert type(loaded) is type(model)
+        assert loaded.config.mars == {"mask_token_id": mask_token_id, "block_size": 8}
+        prompt = torch.tensor([[5, 6, 7]])
+        assert loaded(prompt).logits.equal(model.eval()(prompt).logits)
+        again = AutoMARSModelForCausalLM.from_pretrained(directory, block_size=2, mask_token_id=9)
+        assert again.config.mars == {"mask_token_id": 9, "block_size": 2}
+
+    def test_an_id_outside_the_embeddings_is_refused(self, tmp_path):
+        tiny_model().save_pretrained(tmp_path)
+        with pytest.raises(ValueError, match="mask_token_id"):
+            AutoMARSModelForCausalLM.from_pretrained(tmp_path, mask_token_id=48)
 
     def test_cannot_be_instantiated(self):
         with pytest.raises(OSError, match="from_pretrained"):

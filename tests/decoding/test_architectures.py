@@ -117,6 +117,18 @@ class TestBackends:
         ]
         assert results[0].tolist() == results[1].tolist()
 
+    @pytest.mark.slow  # compiles for more than a minute on a CPU
+    @pytest.mark.timeout(600)
+    def test_flex_equals_sdpa(self):
+        arguments = {**ragged_prompts(LENGTHS), "max_new_tokens": 12, "mars_threshold": 0.4}
+        models = [
+            tiny_model(sharpness=16.0, similarity=1.5, dtype=torch.float32, attn_implementation=attention)
+            for attention in ("sdpa", "flex_attention")
+        ]
+        for verify in (False, True):
+            results = [model.generate(**arguments, mars_verify=verify).tolist() for model in models]
+            assert results[0] == results[1]
+
     def test_flash_attention_is_told_to_use_sdpa(self):
         model = tiny_model(sharpness=16.0, similarity=1.5)
         model.config._attn_implementation = "flash_attention_2"
