@@ -215,11 +215,11 @@ def main() -> None:
 
     model = AutoMARSModelForCausalLM.from_pretrained(options.checkpoint, dtype=torch.float32).eval()
     tokenizer = AutoTokenizer.from_pretrained(options.checkpoint)
-    prompts = list(make_word_problems(options.num_prompts, seed=1)["prompt"])
     results = []
     for batch_size in options.batch_sizes:
-        chosen = prompts if batch_size > 1 else prompts[: max(1, len(prompts) // 4)]
-        results += measure(model, tokenizer, chosen, batch_size, options)
+        num_prompts = max(options.num_prompts if batch_size > 1 else options.num_prompts // 2, batch_size)
+        prompts = list(make_word_problems(num_prompts, seed=1)["prompt"])
+        results += measure(model, tokenizer, prompts, batch_size, options)
         options.output.parent.mkdir(parents=True, exist_ok=True)
         record = {"environment": describe_environment(), "options": {k: str(v) for k, v in vars(options).items()}}
         record["results"] = [asdict(result) for result in results]

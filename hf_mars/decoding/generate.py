@@ -31,38 +31,59 @@ def generate(
     [`~generation.GenerationMixin.generate`] that can add several tokens to a sequence with one forward pass.
 
     Without a `mars_*` argument it is `GenerationMixin.generate`, unchanged. With one, each step appends masks to the
-    tokens so far, and one causal forward predicts the next token and, at each mask, the token after (MARS section
-    3.4):
+    tokens so far, and one causal forward gives the next token and, at each mask, the one after (MARS, section 3.4):
 
-    1. Build the window of every row: tokens decided but not yet in the cache, drafts (verify), and
-       `mars_block_size - 1` masks, right-aligned over the batch.
-    2. Forward all rows. Each sees its own slots of the cache only, at its own length.
-    3. Exclude the mask token; choose a token and a confidence at every column.
-    4. The first token is the model's own autoregressive choice and is always accepted. Masks are accepted from the
-    left
-       while their confidence is at least `mars_threshold`. With `mars_verify`, they are held as drafts instead, and
-       the next forward, which must read them anyway, keeps those that the autoregressive choice agrees with.
-    5. Cut at `max_new_tokens` or `max_length`, and at the first end-of-sequence token.
-    6. Keep in the cache what was computed for real tokens. What was computed for masks is overwritten by the next
-    step.
+    1. Build the window of every row, right-aligned over the batch: tokens that are decided but not in the cache yet,
+       drafts (with `mars_verify`), and `mars_block_size - 1` masks.
+    2. Forward all rows. Each sees its own slots of the cache alone, at its own length.
+    3. Exclude the mask token, apply the logits processors, and take a token and a confidence at every column.
+    4. The first token is the model's own autoregressive choice and always accepted. The masks are accepted from the
+       left while their confidence passes `mars_threshold`. With `mars_verify` they are held as drafts instead: the
+       next forward, which has to read them anyway, keeps those that the autoregressive choice agrees with.
+    5. Judge the stopping criteria after each token, and cut there. Nothing after the cut is streamed, returned, scored
+       or counted.
+    6. Keep in the cache what was computed for real tokens. What was computed for masks is overwritten by the next step
+       and never seen. Rows that are done leave the batch.
+
+    Every `mars_*` argument may also be an attribute of a passed `generation_config`; an argument wins.
 
     Args:
         args:
             Positional arguments of `GenerationMixin.generate`.
         model ([`PreTrainedModel`]):
-            A model with a `config.mars`, see [`~hf_mars.enable_mars`].
-        mars_threshold (`float`, *optional*):
-            Least probability, between 0 and 1, at which a mask's token is accepted. 1 is one token a forward, the
-            plain path. With `mars_verify` it defaults to 0.5: drafts are checked, so it trades only speed.
+            A model with a `config.mars`, see [`~hf_mars.enable_mars`]; bound by `model.generate`.
+        mars_threshold (`float`, `torch.Tensor` or `Callable`, *optional*):
+            How sure the model must be of a mask's token: a number, a tensor of shape `(batch_size,)` with a number for
+            each row, or a function without arguments that returns either and is called at every step, so that it can
+            be turned while text is generated. Between 0 and 1, or at least 0 for the entropy. A probability or margin
+            of 1 is one token a forward: the plain path, without masks. With `mars_verify` it defaults to 0.5, as
+            drafts are checked and it trades only speed.
         mars_block_size (`int`, *optional*):
             Most tokens that a forward may add to a row. Defaults to the block size of the training.
         mars_verify (`bool`, *optional*, defaults to `False`):
-            Return exactly what plain generation returns. In float32 and float64 greedy outputs are the same token for
-            token; in half precision two forwards of different width can break a tie differently.
+            Return what plain generation returns. In float32 and float64 greedy outputs are the same token for token;
+            in half precision two forwards of different width can round differently and break a near tie. With
+            sampling, every token has exactly the distribution of plain sampling (speculative sampling), not the same
+            random draws.
+        mars_metric (`str`, *optional*, defaults to `"probability"`):
+            What the confidence is: the `"probability"` of the most likely token (accept while at least the threshold),
+            the `"entropy"` of the distribution in nats (while at most), or the `"margin"` between the probabilities of
+            the two most likely tokens (while at least). Taken from the processed float32 scores without the mask
+            token. With sampling it decides whether a token is drawn at all, whichever is drawn.
         kwargs:
-            Keyword arguments of `GenerationMixin.generate`. Greedy decoding of any batch size with left padding,
-            `eos_token_id` (one or several), `max_new_tokens`, `max_length`, `streamer` and `return_dict_in_generate`
-            are supported together with `mars_threshold`.
+            Keyword arguments of `GenerationMixin.generate`. Notes on some of them:
+
+            - `logits_processor`, `prefix_allowed_tokens_fn`: processors that look at the prefix are called for one row
+              and one position at a time, with the true tokens so far as `input_ids` of shape `(1, length)`; with
+              `mars_verify` once for each generated token, and what a mask proposes is not processed by them. A
+              processor of your own that keeps a state between calls sees the calls of several rows in turns.
+            - `stopping_criteria`, `stop_strings`, `max_time`: called for one row at a time, after each token.
+            - `streamer`: a batch of one. `put` gets each run of tokens as it is accepted, `end` comes once, also after
+              an exception. A streamer with a method `put_run(token_ids, confidences)` gets that instead of `put`.
+            - `cache`: a [`DynamicCache`] of an earlier turn, updated in place. `use_cache=False` works.
+            - `cache_implementation="static"`: preallocated storage and windows of `2 * mars_block_size - 1` columns,
+            so
+              that steps have static shapes and are compiled where `generate` compiles.
 
     Returns:
         [`MARSGenerateOutput`] if `return_dict_in_generate`, else a `torch.LongTensor` of shape `(batch_size,
@@ -70,9 +91,12 @@ def generate(
 
     Raises:
         `TypeError`: If a `mars_*` argument has the wrong type.
-        `ValueError`: If a `mars_*` argument is unknown or out of range, if the model has no `config.mars`, or if
-        another
-            argument asks for what multi-token decoding does not do. The message names the argument.
+        `ValueError`: If a `mars_*` argument is unknown or out of range; if the model has no `config.mars`; if another
+            argument selects another strategy (`num_beams`, `penalty_alpha`, `assistant_model`,
+            `prompt_lookup_num_tokens`, `use_mtp`, ...) or asks for what is not available (`output_attentions`,
+            `output_hidden_states`, `guidance_scale`, `token_healing`, an offloaded or quantized cache); if a streamer
+            meets a batch; or if the attention backend takes no mask where one is needed (flash attention with padding
+            or a batch). The message names the argument and what to do.
     """
     kwargs = name_arguments(args, kwargs)
     given = {"mars_threshold": mars_threshold, "mars_block_size": mars_block_size}
