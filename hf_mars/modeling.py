@@ -1,6 +1,7 @@
 """Turning a causal language model into a MARS model: the `mars` entry of its configuration, and its mask token."""
 
 import functools
+import json
 import re
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
+from transformers.utils.peft_utils import find_adapter_config_file
 
 from .decoding import generate
 
@@ -101,6 +103,8 @@ class AutoMARSModelForCausalLM:
     """
     Loads a checkpoint that has a `mars` entry in its `config.json`, ready to `generate(..., mars_threshold=...)`.
 
+    An adapter loads on its untouched base model, and brings the mask token's embedding along.
+
     The checkpoints of the paper's authors (`Xalphinions/MARS-Qwen2.5-0.5B-blk4` and others) load too. Their model
     type, `"a2d-qwen2"`, is Qwen2 under another name; their mask token is found in the tokenizer, and their block size
     in the name.
@@ -143,7 +147,12 @@ class AutoMARSModelForCausalLM:
             `ValueError`: See [`enable_mars`].
         """
         download = {name: kwargs[name] for name in DOWNLOAD_ARGUMENTS if name in kwargs}
-        if kwargs.get("config") is None:
+        adapter_config = find_adapter_config_file(pretrained_model_name_or_path, **download)
+        if adapter_config is not None:
+            recorded = json.loads(Path(adapter_config).read_text()).get("mars", {})
+            mask_token_id = recorded.get("mask_token_id") if mask_token_id is None else mask_token_id
+            block_size = recorded.get("block_size") if block_size is None else block_size
+        elif kwargs.get("config") is None:
             values, _ = PreTrainedConfig.get_config_dict(pretrained_model_name_or_path, **download)
             model_type = AUTHORS_MODEL_TYPES.get(values.get("model_type"))
             if model_type is not None:
@@ -176,12 +185,19 @@ def add_mask_token(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, m
         `int`: The id of the mask token.
 
     Raises:
-        `ValueError`: If the token is new and no embedding row is spare, or is a word that text may contain.
+        `ValueError`: If the token is new and no embedding row is spare, if it is a word that text may contain, or if
+            it is not the one that the model was trained with.
     """
     embeddings = model.get_input_embeddings().weight
     name = mask_token or tokenizer.mask_token or DEFAULT_MASK_TOKEN
-    is_chosen_before = name == tokenizer.mask_token
     vocabulary = tokenizer.get_vocab()
+    recorded = (getattr(model.config, "mars", None) or {}).get("mask_token_id")
+    if recorded is not None and vocabulary.get(name) != recorded:
+        raise ValueError(
+            f"The model was trained with the mask token id {recorded}, but {name!r} has the id {vocabulary.get(name)} "
+            "in this tokenizer: pass the tokenizer that was saved with the model, and leave `mask_token` out."
+        )
+    is_chosen_before = name == tokenizer.mask_token or recorded is not None
     if name in vocabulary:
         if not is_chosen_before and name not in tokenizer.all_special_tokens and not is_added_token(tokenizer, name):
             raise ValueError(

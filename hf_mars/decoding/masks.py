@@ -7,7 +7,7 @@ from transformers import PreTrainedConfig
 from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, and_masks
 
 
-__all__ = ["MaskPredicate", "create_attention_mask", "create_window_mask"]
+__all__ = ["MaskPredicate", "check_attention_backend", "create_attention_mask", "create_window_mask"]
 
 # (batch_idx, head_idx, q_idx, kv_idx) -> may this query see this key? As in `transformers.masking_utils`.
 MaskPredicate = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
@@ -20,6 +20,18 @@ def sliding_window(window: int, query_positions: torch.Tensor, key_positions: to
         return query_positions[batch_idx, q_idx] - key_positions[batch_idx, kv_idx] < window
 
     return predicate
+
+
+def check_attention_backend(config: PreTrainedConfig) -> None:
+    """
+    Raises:
+        `ValueError`: If the attention backend takes no custom mask.
+    """
+    if config._attn_implementation not in ("sdpa", "eager", "flex_attention"):
+        raise ValueError(
+            f"The attention backend {config._attn_implementation!r} ignores custom masks, which MARS needs here. Load "
+            "the model with `attn_implementation='sdpa'`."
+        )
 
 
 def create_attention_mask(
@@ -45,12 +57,8 @@ def create_attention_mask(
     Raises:
         `ValueError`: If the attention backend takes no mask of this kind (flash attention).
     """
+    check_attention_backend(config)
     backend = config._attn_implementation
-    if backend not in ("sdpa", "eager", "flex_attention"):
-        raise ValueError(
-            f"The attention backend {backend!r} ignores custom masks, which MARS needs here. Load the model with "
-            "`attn_implementation='sdpa'`."
-        )
 
     def build(mask_function: MaskPredicate):
         return ALL_MASK_ATTENTION_FUNCTIONS[backend](

@@ -1,6 +1,6 @@
 """Checkpoints that travel."""
 
-from .save import save_pretrained, write_custom_generate
+from .save import record_in_adapter, save_pretrained, write_custom_generate
 
 
-__all__ = ["save_pretrained", "write_custom_generate"]
+__all__ = ["record_in_adapter", "save_pretrained", "write_custom_generate"]

@@ -1,14 +1,16 @@
 """Saving a checkpoint together with the code that decodes it."""
 
+import json
 import shutil
 from pathlib import Path
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers.utils import ADAPTER_CONFIG_NAME
 
 from .. import decoding
 
 
-__all__ = ["save_pretrained", "write_custom_generate"]
+__all__ = ["record_in_adapter", "save_pretrained", "write_custom_generate"]
 
 
 def save_pretrained(
@@ -36,6 +38,7 @@ def save_pretrained(
     if tokenizer is not None:
         tokenizer.save_pretrained(directory)
     write_custom_generate(directory)
+    record_in_adapter(directory, model.config.mars)
 
 
 def write_custom_generate(directory: str | Path) -> None:
@@ -44,3 +47,11 @@ def write_custom_generate(directory: str | Path) -> None:
     destination.mkdir(parents=True, exist_ok=True)
     for source in Path(decoding.__file__).parent.glob("*.py"):
         shutil.copyfile(source, destination / source.name)
+
+
+def record_in_adapter(directory: str | Path, mars: dict[str, int]) -> None:
+    """An adapter is saved without the model's `config.json`: keep the `mars` entry in its `adapter_config.json`."""
+    path = Path(directory) / ADAPTER_CONFIG_NAME
+    if path.exists():
+        config = json.loads(path.read_text())
+        path.write_text(json.dumps({**config, "mars": mars}, indent=2, sort_keys=True) + "\n")

@@ -1,21 +1,28 @@
 """Supervised fine-tuning with an additional stream of masks."""
 
-import contextlib
 import functools
+import inspect
 from typing import Any
 
 import torch
-from transformers import ProcessorMixin
+from transformers import AutoProcessor, PreTrainedModel, ProcessorMixin
 from trl import SFTTrainer
-from trl.trainer.utils import get_config_model_id
+from trl.trainer.utils import create_model_from_path, get_config_model_id
 
-from ..hub import write_custom_generate
+from ..decoding.masks import check_attention_backend
+from ..hub import record_in_adapter, write_custom_generate
 from ..modeling import add_mask_token, check_architecture, enable_mars
+from .adapters import check_mask_row_is_trained, complete_output_embeddings, with_mask_row
+from .backbone import forward_streams
+from .expected_speed import count_expected_forwards
 from .mars_config import MARSConfig
 from .streams import IGNORED, build_streams
+from .support import check_prepared, check_supported
 
 
 __all__ = ["MARSTrainer"]
+
+STREAM_INPUTS = ("input_ids", "labels", "attention_mask", "position_ids")
 
 
 class MARSTrainer(SFTTrainer):
@@ -26,11 +33,14 @@ class MARSTrainer(SFTTrainer):
 
     - `args` is a [`MARSConfig`].
     - The tokenizer gets a mask token, and the model's configuration an entry `mars`, so that `trainer.model` and every
-      saved checkpoint can `generate(..., mars_threshold=...)`.
+      saved checkpoint can `generate(..., mars_threshold=...)`. With a `peft_config`, the embedding row of the mask
+      token is trained beside the adapter.
     - The loss of a batch is that of the masks plus `ar_weight` times the autoregressive loss, from one forward over
     both
       streams (equation 5). Both are summed over tokens and divided by the same number of supervised tokens.
-    - `ar_loss`, `mask_loss` and `mask_accuracy` are logged beside TRL's own metrics, which describe the clean stream.
+    - `ar_loss`, `mask_loss` and `mask_accuracy`, also by offset in the block, are logged beside TRL's own metrics,
+    which
+      describe the clean stream; an evaluation adds `expected_tokens_per_forward` by threshold.
 
     Example:
 
@@ -50,19 +60,44 @@ class MARSTrainer(SFTTrainer):
     _tag_names = ["trl", "sft", "mars"]
     _name = "MARS"
 
-    def __init__(self, model, args: MARSConfig | None = None, **kwargs):
+    def __init__(self, model, args: MARSConfig | None = None, *positional, **kwargs):
         if args is None:
             model_name = model if isinstance(model, str) else get_config_model_id(model.config)
             args = MARSConfig(f"{model_name.split('/')[-1]}-MARS")
         elif not isinstance(args, MARSConfig):
             raise TypeError(f"`args` must be a `MARSConfig`, got `{type(args).__name__}`.")
-        check_supported(args, kwargs)
-        super().__init__(model, args, **kwargs)
-        if isinstance(self.processing_class, ProcessorMixin):
+        bound = inspect.signature(SFTTrainer.__init__).bind(self, model, args, *positional, **kwargs)
+        arguments = {name: value for name, value in bound.arguments.items() if name != "self"}
+        check_supported(args, arguments)
+
+        # Loaded here rather than by the parent: the mask token must be known before an adapter is added.
+        model_init_kwargs = args.model_init_kwargs
+        if isinstance(model, str):
+            model = arguments["model"] = load_model(model, args, arguments.pop("quantization_config", None))
+            args.model_init_kwargs = None  # they are used up, and the parent would warn that it ignores them
+        base_model = get_base_model(model)
+        check_architecture(base_model)
+        check_attention_backend(base_model.config.get_text_config())
+        if arguments.get("processing_class") is None:
+            arguments["processing_class"] = AutoProcessor.from_pretrained(
+                get_config_model_id(model.config),
+                revision=(model_init_kwargs or {}).get("revision"),
+                trust_remote_code=args.trust_remote_code,
+            )
+        tokenizer = arguments["processing_class"]
+        if isinstance(tokenizer, ProcessorMixin):
             raise ValueError("Vision-language models are not supported: pass a text-only model and its tokenizer.")
-        check_architecture(self.model)
-        mask_token_id = add_mask_token(self.model, self.processing_class, args.mask_token)
+        mask_token_id = add_mask_token(base_model, tokenizer, args.mask_token)
+        if arguments.get("peft_config") is not None:
+            arguments["peft_config"] = with_mask_row(arguments["peft_config"], base_model, mask_token_id)
+        elif base_model is not model:
+            check_mask_row_is_trained(model, base_model, mask_token_id)
+        super().__init__(**arguments)
+        args.model_init_kwargs = model_init_kwargs
+        check_prepared(self)
+        complete_output_embeddings(self.model)
         enable_mars(self.model, mask_token_id=mask_token_id, block_size=args.block_size)
+        self._expected_speed = {"tokens": 0, "forwards": [0] * len(args.eval_thresholds)}
 
     def train(self, *args, **kwargs):
         output = super().train(*args, **kwargs)
@@ -72,91 +107,104 @@ class MARSTrainer(SFTTrainer):
         return output
 
     def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
+        base_model = get_base_model(self.accelerator.unwrap_model(model))
+        batch = {name: inputs[name] for name in STREAM_INPUTS if name in inputs}
+        if not self.model.training and self.args.eval_thresholds:
+            self._estimate_speed(model, base_model, batch)
+        noisy_ratio = self.args.noisy_ratio if self.model.training else 1.0
         streams = build_streams(
-            inputs["input_ids"],
-            inputs["labels"],
-            mask_token_id=self.model.config.mars["mask_token_id"],
+            **batch,
+            mask_token_id=base_model.config.mars["mask_token_id"],
             block_size=self.args.block_size,
-            attention_mask=inputs.get("attention_mask"),
-            random_phase=self.args.block_phase == "random",
+            phase=None if self.args.block_phase == "random" else 0,
+            noisy_ratio=noisy_ratio,
         )
         # Only columns that predict something go through the LM head. Without any, one that is ignored keeps the graph.
         is_scored = streams.shift_labels != IGNORED
         is_scored[0, 0] |= ~is_scored.any()
-        with scored_columns(self.accelerator.unwrap_model(model), is_scored):
-            outputs = model(
-                input_ids=streams.input_ids,
-                position_ids=streams.position_ids,
-                attention_mask=streams.attention_mask(self.model.config.get_text_config(), self.model.dtype),
-                shift_labels=streams.shift_labels[is_scored][None],
-                use_cache=False,
-                fused_lm_head=True,
-            )
-        is_clean = streams.offsets[is_scored][None] < 0
-        self._log_losses(outputs, is_clean)
+        outputs = forward_streams(
+            model,
+            base_model,
+            streams,
+            is_scored,
+            shift_labels=streams.shift_labels[is_scored][None],
+            fused_lm_head=True,
+            **({"output_router_logits": True} if self.aux_loss_enabled else {}),
+        )
+        offsets = streams.offsets[is_scored][None]
+        self._log_losses(outputs, offsets)
 
         # The parent sums `log_probs`, divides by the number of supervised clean tokens, and takes its metrics from the
         # other fields: give it the weighted log-probabilities of both streams, and the clean stream's fields.
-        outputs.log_probs = outputs.log_probs * torch.where(is_clean, self.args.ar_weight, 1.0)
+        is_clean = offsets < 0
+        outputs.log_probs = outputs.log_probs * torch.where(is_clean, self.args.ar_weight, 1 / noisy_ratio)
         for name in ("entropy", "is_top1", "label_mask"):
             outputs[name] = outputs[name][is_clean]
         forward = functools.partial(two_stream_forward, model, outputs)
         return super().compute_loss(forward, inputs, return_outputs, num_items_in_batch)
 
-    def _log_losses(self, outputs, is_clean: torch.Tensor) -> None:
+    def _log_losses(self, outputs, offsets: torch.Tensor) -> None:
         """Log the loss of each stream and the accuracy of the masks, over all processes."""
-        is_mask = outputs.label_mask & ~is_clean
-        losses = -outputs.log_probs.detach()
-        sums = torch.stack(
-            [
-                (losses * is_clean).sum(),
-                (outputs.label_mask & is_clean).sum(),
-                (losses * is_mask).sum(),
-                (outputs.is_top1 * is_mask).sum(),
-                is_mask.sum(),
-            ]
-        )
-        sums = self.accelerator.gather_for_metrics(sums[None]).sum(0).tolist()
-        ar_loss, num_clean, mask_loss, num_correct, num_masks = sums
+        losses, is_top1, is_labelled = -outputs.log_probs.detach(), outputs.is_top1, outputs.label_mask
+        # Row 0 counts the clean stream, row 1 + j the masks at offset j of their block.
+        groups = torch.nn.functional.one_hot(offsets[0] + 1, self.args.block_size + 1).to(losses)
+        values = torch.stack([losses[0], is_top1[0].to(losses), is_labelled[0].to(losses)], dim=1)
+        sums = self.accelerator.gather_for_metrics((groups.T @ values)[None]).sum(0)
+        counts = sums[:, 2].clamp(min=1)
+        masks = sums[1:].sum(0)
         metrics = self._metrics["train" if self.model.training else "eval"]
-        metrics["ar_loss"].append(ar_loss / max(num_clean, 1))
-        metrics["mask_loss"].append(mask_loss / max(num_masks, 1))
-        metrics["mask_accuracy"].append(num_correct / max(num_masks, 1))
+        metrics["ar_loss"].append((sums[0, 0] / counts[0]).item())
+        metrics["mask_loss"].append((masks[0] / masks[2].clamp(min=1)).item())
+        metrics["mask_accuracy"].append((masks[1] / masks[2].clamp(min=1)).item())
+        for offset, (accuracy, count) in enumerate(
+            zip((sums[1:, 1] / counts[1:]).tolist(), sums[1:, 2], strict=True), 1
+        ):
+            if count > 0:
+                metrics[f"mask_accuracy/{offset}"].append(accuracy)
+
+    def _estimate_speed(self, model, base_model: PreTrainedModel, batch: dict[str, torch.Tensor]) -> None:
+        """Count what decoding this batch's responses would take."""
+        tokens, forwards = count_expected_forwards(
+            model, base_model, batch, self.args.block_size, self.args.eval_thresholds
+        )
+        counts = torch.tensor([[tokens, *forwards]], device=self.accelerator.device)
+        tokens, *forwards = self.accelerator.gather_for_metrics(counts).sum(0).tolist()
+        self._expected_speed["tokens"] += tokens
+        self._expected_speed["forwards"] = [
+            a + b for a, b in zip(self._expected_speed["forwards"], forwards, strict=True)
+        ]
+
+    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+        tokens, forwards = self._expected_speed.values()
+        if not self.model.training and tokens > 0:
+            for threshold, count in zip(self.args.eval_thresholds, forwards, strict=True):
+                self._metrics["eval"][f"expected_tokens_per_forward/{threshold:g}"] = [tokens / count]
+            self._expected_speed = {"tokens": 0, "forwards": [0] * len(forwards)}
+        super().log(logs, start_time)
 
     def _save(self, output_dir: str | None = None, state_dict: dict[str, Any] | None = None) -> None:
         super()._save(output_dir, state_dict)
-        write_custom_generate(output_dir or self.args.output_dir)
+        output_dir = output_dir or self.args.output_dir
+        write_custom_generate(output_dir)
+        record_in_adapter(output_dir, self.model.config.mars)
 
 
-@contextlib.contextmanager
-def scored_columns(model, is_scored: torch.Tensor):
-    """Let the backbone of `model` return the hidden states of the given columns alone, as one row."""
+def get_base_model(model) -> PreTrainedModel:
+    """The language model inside a PEFT model, or the model itself."""
+    return model.get_base_model() if hasattr(model, "get_base_model") else model
 
-    def select(module, args, outputs):
-        outputs.last_hidden_state = outputs.last_hidden_state[is_scored][None]
-        return outputs
 
-    handle = model.base_model.register_forward_hook(select)
-    try:
-        yield
-    finally:
-        handle.remove()
+def load_model(model_id: str, args: MARSConfig, quantization_config: Any = None) -> PreTrainedModel:
+    """Load a model with the arguments that [`~trl.SFTTrainer`] would load it with."""
+    kwargs = dict(args.model_init_kwargs or {})
+    if quantization_config is not None:
+        kwargs["quantization_config"] = quantization_config
+    if args.distributed_state.distributed_type in ("MULTI_GPU", "DEEPSPEED"):
+        kwargs["device_map"] = None
+    kwargs.setdefault("trust_remote_code", args.trust_remote_code)
+    return create_model_from_path(model_id, **kwargs)
 
 
 def two_stream_forward(model, outputs, *args, fused_lm_head: bool = False, **kwargs):
     """Stands in for the model in TRL's `compute_loss`: the forward over both streams is done already."""
     return outputs if fused_lm_head else model(*args, **kwargs)
-
-
-def check_supported(args: MARSConfig, kwargs: dict[str, Any]) -> None:
-    """Refuse what MARS training does not do, by name."""
-    for name in ("packing", "padding_free", "assistant_only_loss", "activation_offloading"):
-        if getattr(args, name):
-            raise ValueError(f"`{name}=True` is not supported by MARSTrainer yet: leave it `False`.")
-    if args.loss_type != "nll":
-        raise ValueError(f"`loss_type={args.loss_type!r}` is not supported by MARSTrainer: use 'nll'.")
-    if args.label_smoothing_factor:
-        raise ValueError("`label_smoothing_factor` is not supported by MARSTrainer: leave it 0.")
-    for name in ("peft_config", "compute_loss_func", "quantization_config"):
-        if kwargs.get(name) is not None:
-            raise ValueError(f"`{name}` is not supported by MARSTrainer yet: leave it out.")

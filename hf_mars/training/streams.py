@@ -39,12 +39,16 @@ class Streams:
         shift_labels (`torch.LongTensor`, same shape): The token to predict at each column, -100 where there is none.
         offsets (`torch.LongTensor`, same shape):
             Place of each mask in its block, from 0; -1 for clean tokens and for the filling of shorter rows.
+        sources (`torch.LongTensor`, same shape): Clean column of the token itself, or of the one a mask stands for.
+        is_real (`torch.BoolTensor`, same shape): `False` for padding and for the filling of shorter rows.
     """
 
     input_ids: torch.Tensor
     position_ids: torch.Tensor
     shift_labels: torch.Tensor
     offsets: torch.Tensor
+    sources: torch.Tensor
+    is_real: torch.Tensor
     predicate: MaskPredicate
 
     def attention_mask(self, config: PreTrainedConfig, dtype: torch.dtype):
@@ -58,13 +62,16 @@ def build_streams(
     mask_token_id: int,
     block_size: int,
     attention_mask: torch.Tensor | None = None,
-    random_phase: bool = True,
+    position_ids: torch.Tensor | None = None,
+    phase: int | None = None,
+    noisy_ratio: float = 1.0,
 ) -> Streams:
     """
     Lay out one collated batch as two streams.
 
-    Blocks of `block_size` tile each sequence, from its first token or at a random phase. The first block of a response
-    runs from the response's first token to the next boundary, so no block reaches back into the prompt.
+    Blocks of `block_size` tile each document, from its first token or at a random phase. The first block of a response
+    runs from the response's first token to the next boundary, so no block reaches back into the prompt. A document
+    begins wherever `position_ids` are 0; without them every row is one.
 
     Args:
         input_ids (`torch.LongTensor` of shape `(batch_size, length)`): Token ids.
@@ -72,7 +79,12 @@ def build_streams(
         mask_token_id (`int`): Id of the mask token.
         block_size (`int`): Number of tokens in a block (B).
         attention_mask (`torch.LongTensor` of shape `(batch_size, length)`, *optional*): 0 where padded.
-        random_phase (`bool`, *optional*, defaults to `True`): Whether to shift the tiling of each sequence at random.
+        position_ids (`torch.LongTensor` of shape `(batch_size, length)`, *optional*):
+            Positions within the documents of packed rows.
+        phase (`int`, *optional*):
+            Shift of the tiling; 0 puts the boundaries at multiples of `block_size`. Drawn for each document by
+            default.
+        noisy_ratio (`float`, *optional*, defaults to 1.0): Share of the blocks that are masked, drawn at random.
 
     Returns:
         [`Streams`]
@@ -81,22 +93,28 @@ def build_streams(
     device = input_ids.device
     index = torch.arange(length, device=device).expand(batch_size, -1)
     is_real = torch.ones_like(input_ids, dtype=torch.bool) if attention_mask is None else attention_mask.bool()
-    position = (is_real.long().cumsum(-1) - 1).clamp(min=0)
+    if position_ids is None:
+        position = (is_real.long().cumsum(-1) - 1).clamp(min=0)
+        document = torch.zeros_like(index)
+    else:
+        position = position_ids
+        document = (position == 0).long().cumsum(-1)
 
-    # 1. Responses: runs of supervised tokens. The first token of a sequence is never predicted, so never supervised.
+    # 1. Responses: runs of supervised tokens. The first token of a document is never predicted, so never supervised.
     supervised = (labels != IGNORED) & is_real & (position > 0)
     follows = torch.nn.functional.pad(supervised[:, :-1], (1, 0))
     response_start = index.where(supervised & ~follows, -1).cummax(-1).values
 
     # 2. Blocks: from the boundary before the token, or from the start of its response if that is later
-    phase = torch.zeros_like(index[:, :1])
-    if random_phase:
-        phase = torch.randint(block_size, (batch_size, 1), device=device)
+    if phase is None:
+        phase = torch.randint(block_size, (batch_size, length + 1), device=device).gather(1, document)
     block_start = torch.maximum(response_start, index - (position + phase) % block_size)
 
     # 3. Masks: one for every response token that has a next one, gathered to the left
     next_labels = torch.nn.functional.pad(labels[:, 1:], (0, 1), value=IGNORED)
     has_target = supervised & torch.nn.functional.pad(supervised[:, 1:], (0, 1))
+    if noisy_ratio < 1:
+        has_target &= torch.rand(batch_size, length, device=device).gather(1, block_start.clamp(min=0)) < noisy_ratio
     counts = has_target.sum(-1)
     noisy_length = int(counts.max())
     source = (~has_target).long().argsort(dim=-1, stable=True)[:, :noisy_length]
@@ -107,12 +125,14 @@ def build_streams(
     # 4. Who sees whom (equation 2)
     seen_below = torch.cat([index + 1, noisy_start], dim=1)
     block = torch.cat([torch.full_like(index, CLEAN), noisy_start.where(is_mask, NO_BLOCK)], dim=1)
+    documents = torch.cat([document, document.gather(1, source)], dim=1)
     visible = torch.cat([is_real, is_mask], dim=1)
 
     def sees_clean(batch_idx, head_idx, q_idx, kv_idx):
         is_earlier = (kv_idx < length) & (kv_idx < seen_below[batch_idx, q_idx])
-        # Padding sees itself alone, so that no row of the mask is empty.
-        return is_earlier & (visible[batch_idx, kv_idx] | (kv_idx == q_idx))
+        same_document = documents[batch_idx, q_idx] == documents[batch_idx, kv_idx]
+        # Padding sees itself, so that no row of the mask is empty.
+        return is_earlier & same_document & (visible[batch_idx, kv_idx] | (kv_idx == q_idx))
 
     def sees_noisy(batch_idx, head_idx, q_idx, kv_idx):
         same_block = block[batch_idx, q_idx] == block[batch_idx, kv_idx]
@@ -123,5 +143,7 @@ def build_streams(
         position_ids=torch.cat([position, position.gather(1, source)], dim=1),
         shift_labels=torch.cat([next_labels, noisy_labels], dim=1),
         offsets=torch.cat([torch.full_like(index, -1), (source - noisy_start).where(is_mask, -1)], dim=1),
+        sources=torch.cat([index, source], dim=1),
+        is_real=visible,
         predicate=or_masks(sees_clean, sees_noisy),
     )

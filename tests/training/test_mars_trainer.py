@@ -37,7 +37,7 @@ def history(trainer, name):
 def test_training_teaches_several_tokens_a_forward(tmp_path, tokenizer):
     trainer = MARSTrainer(
         text_model(tokenizer),
-        config(tmp_path, max_steps=80),
+        config(tmp_path, max_steps=150),
         train_dataset=counting_examples(64),
         processing_class=tokenizer,
     )
@@ -147,13 +147,7 @@ def test_a_batch_without_supervised_tokens_gives_a_finite_zero(tmp_path, tokeniz
 
 @pytest.mark.parametrize(
     ("overrides", "name"),
-    [
-        ({"packing": True}, "packing"),
-        ({"padding_free": True}, "padding_free"),
-        ({"assistant_only_loss": True}, "assistant_only_loss"),
-        ({"loss_type": "dft"}, "loss_type"),
-        ({"label_smoothing_factor": 0.1}, "label_smoothing_factor"),
-    ],
+    [({"loss_type": "dft"}, "loss_type"), ({"label_smoothing_factor": 0.1}, "label_smoothing_factor")],
 )
 def test_what_is_not_supported_is_refused_by_name(tmp_path, tokenizer, overrides, name):
     with pytest.raises(ValueError, match=name):
@@ -163,6 +157,37 @@ def test_what_is_not_supported_is_refused_by_name(tmp_path, tokenizer, overrides
             train_dataset=counting_examples(8),
             processing_class=tokenizer,
         )
+
+
+def test_a_loss_function_of_ones_own_is_refused_by_name(tmp_path, tokenizer):
+    with pytest.raises(ValueError, match="compute_loss_func"):
+        MARSTrainer(
+            text_model(tokenizer),
+            config(tmp_path),
+            train_dataset=counting_examples(8),
+            processing_class=tokenizer,
+            compute_loss_func=lambda *args, **kwargs: None,
+        )
+
+
+def test_flash_attention_is_refused_with_advice(tmp_path, tokenizer):
+    model = text_model(tokenizer)
+    model.config._attn_implementation = "flash_attention_2"
+    with pytest.raises(ValueError, match="attn_implementation='sdpa'"):
+        MARSTrainer(model, config(tmp_path), train_dataset=counting_examples(8), processing_class=tokenizer)
+
+
+def test_a_dataset_without_supervised_tokens_is_refused(tmp_path, tokenizer):
+    dataset = Dataset.from_dict({"input_ids": [[5, 6, 7]] * 4, "labels": [[-100] * 3] * 4})
+    with pytest.raises(ValueError, match="train_dataset"):
+        MARSTrainer(text_model(tokenizer), config(tmp_path), train_dataset=dataset, processing_class=tokenizer)
+
+
+def test_a_tokenizer_that_disagrees_with_the_model_is_refused(tmp_path, tokenizer):
+    model = text_model(tokenizer)
+    model.config.mars = {"mask_token_id": 7, "block_size": 4}
+    with pytest.raises(ValueError, match="mask token id 7"):
+        MARSTrainer(model, config(tmp_path), train_dataset=counting_examples(8), processing_class=tokenizer)
 
 
 def test_other_arguments_than_a_mars_config_are_refused(tmp_path, tokenizer):

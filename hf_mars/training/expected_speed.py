@@ -1,0 +1,77 @@
+"""How fast a model will decode, estimated from what its masks say on given responses."""
+
+import torch
+from torch import nn
+
+from ..decoding.acceptance import confidence, leading_run
+from .backbone import forward_streams
+from .streams import build_streams
+
+
+__all__ = ["count_expected_forwards"]
+
+
+@torch.no_grad()
+def count_expected_forwards(
+    model: nn.Module,
+    base_model: nn.Module,
+    inputs: dict[str, torch.Tensor],
+    block_size: int,
+    thresholds: list[float],
+) -> tuple[int, list[int]]:
+    """
+    Walk over the responses of a batch as lossy decoding would, if it produced them: from each position, the next token
+    and the leading masks whose confidence passes the threshold are one forward.
+
+    A walk may stand at any position, so each must have been the start of a block once: that takes `block_size`
+    forwards, one for each phase of the tiling.
+
+    Args:
+        model (`nn.Module`): The model as the trainer wraps it.
+        base_model ([`PreTrainedModel`]): The language model inside.
+        inputs (`dict[str, torch.Tensor]`): A collated batch, see [`build_streams`].
+        block_size (`int`): Number of tokens in a block (B).
+        thresholds (`list[float]`): Thresholds on the probability.
+
+    Returns:
+        `tuple(int, list[int])`: number of response tokens, and number of forwards for each threshold.
+    """
+    mask_token_id = base_model.config.mars["mask_token_id"]
+    batch_size, length = inputs["input_ids"].shape
+    device = inputs["input_ids"].device
+    # Confidence of the mask `offset` places after a position that starts a block; none passes where there is no mask.
+    confidences = torch.full((batch_size, length, block_size - 1), -1.0, device=device)
+    is_response = torch.zeros(batch_size, length, dtype=torch.bool, device=device)
+    for phase in range(block_size):
+        streams = build_streams(**inputs, mask_token_id=mask_token_id, block_size=block_size, phase=phase)
+        is_mask = streams.offsets >= 0
+        if not is_mask.any():
+            return 0, [0] * len(thresholds)
+        logits = forward_streams(model, base_model, streams, is_mask).logits[0].float()
+        logits[:, mask_token_id] = -torch.inf
+        row, column = is_mask.nonzero(as_tuple=True)
+        offset, index = streams.offsets[row, column], streams.sources[row, column]
+        is_response[row, index] = True
+        # Whole blocks alone: the first one of a response may begin inside a tile.
+        is_whole = (streams.position_ids[row, column] - offset + phase) % block_size == 0
+        is_used = is_whole & (offset < block_size - 1)
+        row, start, offset = row[is_used], (index - offset)[is_used], offset[is_used]
+        confidences[row, start, offset] = confidence(logits[is_used])
+
+    is_response = is_response.cpu()
+    starts = is_response & ~torch.nn.functional.pad(is_response[:, :-1], (1, 0))
+    num_tokens, num_forwards = 0, [0] * len(thresholds)
+    for which, threshold in enumerate(thresholds):
+        runs = 1 + leading_run((confidences >= threshold).view(-1, block_size - 1)).view(batch_size, length).cpu()
+        num_tokens = 0
+        for row, start in starts.nonzero().tolist():
+            # The last token of a response has no mask, but is a response token all the same.
+            end = start
+            while end < length and is_response[row, end]:
+                end += 1
+            num_tokens += end + 1 - start
+            position = start
+            while position <= end:
+                position += int(runs[row, position])
+                num_forwards[which] += 1
+    return num_tokens, num_forwards

@@ -1,0 +1,288 @@
+"""The same numbers however the work is cut: accumulated, resumed, over processes, with an adapter."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer, MixtralConfig
+
+from hf_mars import AutoMARSModelForCausalLM, MARSConfig, MARSTrainer
+from hf_mars.training.streams import IGNORED
+from tests.tiny_text import byte_level_tokenizer, counting_examples, text_model
+
+
+@pytest.fixture
+def tokenizer():
+    return byte_level_tokenizer()
+
+
+def config(tmp_path, **overrides):
+    arguments = {
+        "output_dir": str(tmp_path / "trainer"),
+        "per_device_train_batch_size": 4,
+        "learning_rate": 1e-3,
+        "max_steps": 6,
+        "logging_steps": 1,
+        "report_to": "none",
+        "save_strategy": "no",
+        "disable_tqdm": True,
+        "block_phase": "fixed",
+    }
+    return MARSConfig(**{**arguments, **overrides})
+
+
+def train(tmp_path, tokenizer, resume=None, model=None, dataset=None, peft_config=None, **overrides):
+    torch.manual_seed(0)
+    trainer = MARSTrainer(
+        model or text_model(tokenizer),
+        config(tmp_path, **overrides),
+        train_dataset=dataset or counting_examples(48),
+        processing_class=tokenizer,
+        peft_config=peft_config,
+    )
+    trainer.train(resume_from_checkpoint=resume)
+    return trainer
+
+
+def logged(trainer, name="loss"):
+    return [entry[name] for entry in trainer.state.log_history if name in entry]
+
+
+def test_accumulated_gradients_equal_one_batch(tmp_path, tokenizer):
+    arguments = {"max_steps": 3, "data_seed": 1, "max_grad_norm": 0.0}
+    whole = train(tmp_path, tokenizer, per_device_train_batch_size=4, gradient_accumulation_steps=1, **arguments)
+    parts = train(
+        tmp_path, byte_level_tokenizer(), per_device_train_batch_size=1, gradient_accumulation_steps=4, **arguments
+    )
+    assert logged(parts) == pytest.approx(logged(whole), abs=1e-5)
+    for a, b in zip(whole.model.parameters(), parts.model.parameters(), strict=True):
+        torch.testing.assert_close(a, b, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("gradient_checkpointing", [False, True])
+def test_gradient_checkpointing_changes_nothing(tmp_path, tokenizer, gradient_checkpointing):
+    trainer = train(tmp_path, tokenizer, max_steps=2, gradient_checkpointing=gradient_checkpointing)
+    reference = train(tmp_path, byte_level_tokenizer(), max_steps=2, gradient_checkpointing=False)
+    assert logged(trainer) == pytest.approx(logged(reference), rel=1e-5)
+
+
+def test_bf16_autocast_is_close(tmp_path, tokenizer):
+    trainer = train(tmp_path, tokenizer, max_steps=2, bf16=True, use_cpu=True)
+    reference = train(tmp_path, byte_level_tokenizer(), max_steps=2)
+    assert logged(trainer) == pytest.approx(logged(reference), rel=0.02)
+
+
+def test_resuming_continues_the_same_trajectory_with_random_phases(tmp_path, tokenizer):
+    arguments = {"block_phase": "random", "save_strategy": "steps", "save_steps": 3, "noisy_ratio": 0.7}
+    whole = train(tmp_path, tokenizer, **arguments)
+    resumed = train(tmp_path, byte_level_tokenizer(), resume=str(tmp_path / "trainer" / "checkpoint-3"), **arguments)
+    assert logged(resumed)[-3:] == pytest.approx(logged(whole)[-3:], rel=1e-6)
+    for a, b in zip(whole.model.parameters(), resumed.model.parameters(), strict=True):
+        torch.testing.assert_close(a, b, atol=1e-6, rtol=1e-5)
+
+
+def test_noisy_ratio_masks_fewer_blocks_and_keeps_the_expected_loss(tmp_path, tokenizer):
+    losses = {}
+    for ratio in (1.0, 0.5):
+        torch.manual_seed(0)
+        trainer = MARSTrainer(
+            text_model(tokenizer),
+            config(tmp_path, noisy_ratio=ratio, ar_weight=0.0, block_phase="random"),
+            train_dataset=counting_examples(16),
+            processing_class=byte_level_tokenizer(),
+        )
+        trainer.model.train()
+        batch = next(iter(trainer.get_train_dataloader()))
+        with torch.no_grad():
+            values = [trainer.compute_loss(trainer.model, dict(batch)).item() for _ in range(40)]
+        losses[ratio] = sum(values) / len(values)
+    assert losses[0.5] == pytest.approx(losses[1.0], rel=0.1)
+
+
+def test_experts_get_their_load_balancing_loss(tmp_path, tokenizer):
+    vocab_size = len(tokenizer) + 4
+
+    def mixtral():
+        model_config = MixtralConfig(
+            vocab_size=vocab_size,
+            hidden_size=32,
+            intermediate_size=32,
+            num_hidden_layers=1,
+            num_attention_heads=4,
+            num_key_value_heads=2,
+            num_local_experts=4,
+            output_router_logits=True,
+        )
+        torch.manual_seed(0)
+        return AutoModelForCausalLM.from_config(model_config)
+
+    trainer = train(tmp_path, tokenizer, model=mixtral(), max_steps=1, router_aux_loss_coef=0.1)
+    without = train(tmp_path, byte_level_tokenizer(), model=mixtral(), max_steps=1, router_aux_loss_coef=0.0)
+    aux_loss = logged(trainer, "aux_loss")[0]
+    assert 1.5 < aux_loss < 4  # 2 of 4 experts for each token: 2 when balanced
+    assert logged(trainer)[0] == pytest.approx(logged(without)[0] + 0.1 * aux_loss, rel=1e-3)
+
+
+KILLED = """
+import sys
+from tests.training.test_exactness import train
+from tests.tiny_text import byte_level_tokenizer
+from pathlib import Path
+train(Path(sys.argv[1]), byte_level_tokenizer(), max_steps=400, save_strategy="steps", save_steps=5,
+save_total_limit=2)
+"""
+
+
+def test_a_killed_run_resumes(tmp_path, tokenizer):
+    process = subprocess.Popen(
+        [sys.executable, "-c", KILLED, str(tmp_path)],
+        cwd=Path(__file__).parents[2],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    deadline = time.monotonic() + 120
+    while not (tmp_path / "trainer" / "checkpoint-10").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    saved = max(int(path.name.split("-")[1]) for path in (tmp_path / "trainer").glob("checkpoint-*"))
+    trainer = train(tmp_path, tokenizer, resume=True, max_steps=saved + 5, save_strategy="steps", save_steps=5)
+    reference = train(tmp_path / "reference", byte_level_tokenizer(), max_steps=saved + 5)
+    assert trainer.state.global_step == saved + 5
+    assert logged(trainer, "ar_loss")[-1] < logged(reference, "ar_loss")[0]
+    assert AutoMARSModelForCausalLM.from_pretrained(tmp_path / "trainer" / f"checkpoint-{saved + 5}").config.mars
+
+
+TWO_PROCESSES = """
+import sys
+from pathlib import Path
+from tests.training.test_exactness import logged, train
+from tests.tiny_text import byte_level_tokenizer
+trainer = train(Path(sys.argv[1]), byte_level_tokenizer(), max_steps=2, per_device_train_batch_size=2, use_cpu=True)
+if trainer.is_world_process_zero():
+    print("losses", *logged(trainer), *logged(trainer, "mask_loss"), *logged(trainer, "mask_accuracy"))
+"""
+
+
+def test_two_processes_give_the_loss_of_one(tmp_path, tokenizer):
+    result = subprocess.run(
+        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "--no-python"]
+        + [sys.executable, "-c", TWO_PROCESSES, str(tmp_path)],
+        cwd=Path(__file__).parents[2],
+        env={**os.environ, "ACCELERATE_USE_CPU": "true", "OMP_NUM_THREADS": "1", "PYTHONPATH": "."},
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
+    assert result.returncode == 0, result.stderr[-3000:]
+    line = next(line for line in result.stdout.splitlines() if line.startswith("losses"))
+    both = list(map(float, line.split()[1:]))
+    alone = train(tmp_path, tokenizer, max_steps=2, per_device_train_batch_size=4)
+    expected = logged(alone) + logged(alone, "mask_loss") + logged(alone, "mask_accuracy")
+    assert both == pytest.approx(expected, rel=1e-3)
+
+
+class TestAdapters:
+    def lora(self, **overrides):
+        from peft import LoraConfig
+
+        return LoraConfig(**{"r": 8, "target_modules": ["q_proj", "v_proj", "up_proj", "down_proj"], **overrides})
+
+    @pytest.mark.parametrize("use_dora", [False, True])
+    @pytest.mark.parametrize("tied", [False, True])
+    def test_the_mask_row_trains_saves_reloads_and_merges(self, tmp_path, tokenizer, use_dora, tied):
+        torch.manual_seed(0)
+        text_model(tokenizer, tie_word_embeddings=tied).save_pretrained(tmp_path / "base")
+        tokenizer.save_pretrained(tmp_path / "base")
+        user_config = self.lora(use_dora=use_dora)
+        trainer = MARSTrainer(
+            str(tmp_path / "base"),
+            config(tmp_path, max_steps=30, learning_rate=1e-2),
+            train_dataset=counting_examples(48),
+            peft_config=user_config,
+        )
+        assert user_config.trainable_token_indices is None, "the passed configuration is not changed"
+        assert (trainer.model.config.tie_word_embeddings) == tied
+        mask = trainer.model.config.mars["mask_token_id"]
+        before = trainer.model.get_base_model().get_input_embeddings().weight[[0, mask]].detach().clone()
+        trainer.train()
+        after = trainer.model.get_base_model().get_input_embeddings().weight[[0, mask]].detach()
+        assert torch.equal(before[0], after[0]) and not torch.equal(before[1], after[1])
+        assert logged(trainer, "mask_loss")[-1] < logged(trainer, "mask_loss")[0]
+
+        trainer.save_model(str(tmp_path / "adapter"))
+        weights = (tmp_path / "adapter" / "adapter_model.safetensors").stat().st_size
+        assert weights < 0.5 * (tmp_path / "base" / "model.safetensors").stat().st_size
+
+        loaded = AutoMARSModelForCausalLM.from_pretrained(tmp_path / "adapter")
+        assert loaded.config.mars == {"mask_token_id": mask, "block_size": 4}
+        assert AutoTokenizer.from_pretrained(tmp_path / "adapter").mask_token_id == mask
+        inputs = tokenizer("Count from 3.", return_tensors="pt")
+        arguments = {**inputs, "max_new_tokens": 16, "mars_threshold": 0.0, "return_dict_in_generate": True}
+        expected = trainer.model.generate(**arguments)
+        assert loaded.generate(**arguments).sequences.tolist() == expected.sequences.tolist()
+        assert expected.num_forward_passes < 16
+
+        merged = trainer.model.merge_and_unload()
+        assert merged.generate(**arguments).sequences.tolist() == expected.sequences.tolist()
+        merged.save_pretrained(tmp_path / "merged")
+        again = AutoMARSModelForCausalLM.from_pretrained(tmp_path / "merged")
+        assert again.generate(**arguments).sequences.tolist() == expected.sequences.tolist()
+
+    def test_an_adapter_that_leaves_the_mask_row_alone_is_refused(self, tmp_path, tokenizer):
+        from peft import get_peft_model
+
+        adapted = get_peft_model(text_model(tokenizer), self.lora())
+        with pytest.raises(ValueError, match="trainable_token_indices"):
+            MARSTrainer(adapted, config(tmp_path), train_dataset=counting_examples(8), processing_class=tokenizer)
+
+    def test_methods_that_learn_a_prompt_are_refused(self, tmp_path, tokenizer):
+        from peft import PromptTuningConfig
+
+        with pytest.raises(ValueError, match="PromptTuningConfig"):
+            train(tmp_path, tokenizer, peft_config=PromptTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=4))
+
+
+class TestVariants:
+    def test_without_the_autoregressive_loss(self, tmp_path, tokenizer):
+        trainer = train(tmp_path, tokenizer, ar_weight=0.0, max_steps=1)
+        batch = next(iter(trainer.get_train_dataloader()))
+        num_masks = (batch["labels"] != IGNORED).sum().item()
+        assert num_masks > 0
+        assert logged(trainer)[0] < logged(trainer, "mask_loss")[0]
+
+    @pytest.mark.parametrize("block_size", [4, 8, 16])
+    def test_accuracy_is_logged_by_offset(self, tmp_path, tokenizer, block_size):
+        trainer = train(tmp_path, tokenizer, block_size=block_size, max_steps=1)
+        by_offset = [f"mask_accuracy/{offset}" for offset in range(1, min(block_size, 8) + 1)]
+        names = set(trainer.state.log_history[0])
+        assert set(by_offset) <= names
+        assert f"mask_accuracy/{block_size + 1}" not in names
+
+
+def test_expected_tokens_per_forward_is_what_decoding_measures(tmp_path, tokenizer):
+    trainer = train(tmp_path, tokenizer, max_steps=300, learning_rate=3e-3, block_phase="random")
+    examples = counting_examples(20)
+    trainer.eval_dataset = trainer._prepare_dataset(examples, tokenizer, trainer.args, False, None, "eval")
+    trainer.args.per_device_eval_batch_size = 5
+    trainer.evaluate()
+    logs = trainer.state.log_history[-1]
+    assert logs["eval_mask_accuracy"] > 0.8
+    for threshold in trainer.args.eval_thresholds:
+        run_lengths = []
+        for prompt in examples["prompt"]:
+            inputs = tokenizer.apply_chat_template(
+                prompt, add_generation_prompt=True, return_dict=True, return_tensors="pt"
+            )
+            output = trainer.model.generate(
+                **inputs, max_new_tokens=60, mars_threshold=threshold, return_dict_in_generate=True
+            )
+            run_lengths += output.run_lengths
+        measured = sum(map(sum, run_lengths)) / sum(map(len, run_lengths))
+        assert measured > 1.3
+        assert logs[f"eval_expected_tokens_per_forward/{threshold:g}"] == pytest.approx(measured, rel=0.05)
