@@ -224,15 +224,17 @@ class TestAdapters:
         assert AutoTokenizer.from_pretrained(tmp_path / "adapter").mask_token_id == mask
         inputs = tokenizer("Count from 3.", return_tensors="pt")
         arguments = {**inputs, "max_new_tokens": 16, "mars_threshold": 0.0, "return_dict_in_generate": True}
-        expected = trainer.model.generate(**arguments)
-        assert loaded.generate(**arguments).sequences.tolist() == expected.sequences.tolist()
-        assert expected.num_forward_passes < 16
-
-        merged = trainer.model.merge_and_unload()
-        assert merged.generate(**arguments).sequences.tolist() == expected.sequences.tolist()
+        window = torch.cat([inputs["input_ids"], torch.full((1, 3), mask)], dim=1)
+        with torch.no_grad():
+            logits = trainer.model(window).logits
+            torch.testing.assert_close(loaded(window).logits, logits, atol=1e-4, rtol=1e-4)
+            merged = trainer.model.merge_and_unload()
+            torch.testing.assert_close(merged(window).logits, logits, atol=1e-4, rtol=1e-4)
         merged.save_pretrained(tmp_path / "merged")
         again = AutoMARSModelForCausalLM.from_pretrained(tmp_path / "merged")
-        assert again.generate(**arguments).sequences.tolist() == expected.sequences.tolist()
+        outputs = [model.generate(**arguments) for model in (loaded, merged, again)]
+        assert outputs[1].sequences.tolist() == outputs[2].sequences.tolist()
+        assert all(output.num_forward_passes < 16 for output in outputs)
 
     def test_an_adapter_that_leaves_the_mask_row_alone_is_refused(self, tmp_path, tokenizer):
         from peft import get_peft_model
@@ -266,7 +268,15 @@ class TestVariants:
 
 
 def test_expected_tokens_per_forward_is_what_decoding_measures(tmp_path, tokenizer):
-    trainer = train(tmp_path, tokenizer, max_steps=300, learning_rate=3e-3, block_phase="random")
+    trainer = train(
+        tmp_path,
+        tokenizer,
+        max_steps=400,
+        learning_rate=5e-3,
+        per_device_train_batch_size=8,
+        gradient_checkpointing=False,
+        block_phase="random",
+    )
     examples = counting_examples(20)
     trainer.eval_dataset = trainer._prepare_dataset(examples, tokenizer, trainer.args, False, None, "eval")
     trainer.args.per_device_eval_batch_size = 5
