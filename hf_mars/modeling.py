@@ -4,8 +4,10 @@ import functools
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import torch
+from peft import PeftConfig, PeftModel
 from transformers import (
     AutoConfig,
     AutoModelForCausalLM,
@@ -103,7 +105,8 @@ class AutoMARSModelForCausalLM:
     """
     Loads a checkpoint that has a `mars` entry in its `config.json`, ready to `generate(..., mars_threshold=...)`.
 
-    An adapter loads on its untouched base model, and brings the mask token's embedding along.
+    An adapter loads on its untouched base model, as a [`~peft.PeftModel`], and brings the mask token's embedding
+    along.
 
     The checkpoints of the paper's authors (`Xalphinions/MARS-Qwen2.5-0.5B-blk4` and others) load too. Their model
     type, `"a2d-qwen2"`, is Qwen2 under another name; their mask token is found in the tokenizer, and their block size
@@ -133,7 +136,7 @@ class AutoMARSModelForCausalLM:
         mask_token_id: int | None = None,
         block_size: int | None = None,
         **kwargs,
-    ) -> PreTrainedModel:
+    ) -> PreTrainedModel | PeftModel:
         """
         Load a model as [`~transformers.AutoModelForCausalLM`] does, and enable multi-token decoding.
 
@@ -150,9 +153,13 @@ class AutoMARSModelForCausalLM:
         adapter_config = find_adapter_config_file(pretrained_model_name_or_path, **download)
         if adapter_config is not None:
             recorded = json.loads(Path(adapter_config).read_text()).get("mars", {})
-            mask_token_id = recorded.get("mask_token_id") if mask_token_id is None else mask_token_id
-            block_size = recorded.get("block_size") if block_size is None else block_size
-        elif kwargs.get("config") is None:
+            model = load_adapter(pretrained_model_name_or_path, download, *model_args, **kwargs)
+            return enable_mars(
+                model,
+                mask_token_id=recorded.get("mask_token_id") if mask_token_id is None else mask_token_id,
+                block_size=recorded.get("block_size") if block_size is None else block_size,
+            )
+        if kwargs.get("config") is None:
             values, _ = PreTrainedConfig.get_config_dict(pretrained_model_name_or_path, **download)
             model_type = AUTHORS_MODEL_TYPES.get(values.get("model_type"))
             if model_type is not None:
@@ -167,6 +174,19 @@ class AutoMARSModelForCausalLM:
                     block_size = int(in_name.group(1))
         model = AutoModelForCausalLM.from_pretrained(pretrained_model_name_or_path, *model_args, **kwargs)
         return enable_mars(model, mask_token_id=mask_token_id, block_size=block_size)
+
+
+def load_adapter(adapter: str | Path, download: dict[str, Any], *model_args, **kwargs) -> PeftModel:
+    """
+    Load a PEFT adapter on its base model, through PEFT itself: transformers 5.24 leaves out the magnitudes of DoRA.
+    """
+    of_adapter = {name: kwargs.pop(name) for name in ("revision", "subfolder") if name in kwargs}
+    config = PeftConfig.from_pretrained(adapter, **download)
+    base_model = AutoModelForCausalLM.from_pretrained(
+        config.base_model_name_or_path, *model_args, revision=config.revision, **kwargs
+    )
+    shared = {name: value for name, value in download.items() if name not in of_adapter}
+    return PeftModel.from_pretrained(base_model, adapter, config=config, **of_adapter, **shared)
 
 
 def add_mask_token(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, mask_token: str | None = None) -> int:
