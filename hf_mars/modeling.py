@@ -152,8 +152,10 @@ class AutoMARSModelForCausalLM:
         download = {name: kwargs[name] for name in DOWNLOAD_ARGUMENTS if name in kwargs}
         adapter_config = find_adapter_config_file(pretrained_model_name_or_path, **download)
         if adapter_config is not None:
-            recorded = json.loads(Path(adapter_config).read_text()).get("mars", {})
-            model = load_adapter(pretrained_model_name_or_path, download, *model_args, **kwargs)
+            values = json.loads(Path(adapter_config).read_text())
+            recorded = values.pop("mars", {})
+            config = PeftConfig.from_peft_type(**values)
+            model = load_adapter(pretrained_model_name_or_path, config, download, *model_args, **kwargs)
             return enable_mars(
                 model,
                 mask_token_id=recorded.get("mask_token_id") if mask_token_id is None else mask_token_id,
@@ -176,12 +178,13 @@ class AutoMARSModelForCausalLM:
         return enable_mars(model, mask_token_id=mask_token_id, block_size=block_size)
 
 
-def load_adapter(adapter: str | Path, download: dict[str, Any], *model_args, **kwargs) -> PeftModel:
+def load_adapter(
+    adapter: str | Path, config: PeftConfig, download: dict[str, Any], *model_args, **kwargs
+) -> PeftModel:
     """
     Load a PEFT adapter on its base model, through PEFT itself: transformers 5.24 leaves out the magnitudes of DoRA.
     """
     of_adapter = {name: kwargs.pop(name) for name in ("revision", "subfolder") if name in kwargs}
-    config = PeftConfig.from_pretrained(adapter, **download)
     base_model = AutoModelForCausalLM.from_pretrained(
         config.base_model_name_or_path, *model_args, revision=config.revision, **kwargs
     )

@@ -1,6 +1,7 @@
 """The `hf-mars` command."""
 
 import argparse
+import sys
 
 from . import quickstart
 
@@ -10,8 +11,15 @@ __all__ = ["main"]
 
 def main(arguments: list[str] | None = None) -> None:
     """Entry point of `hf-mars`."""
+    arguments = sys.argv[1:] if arguments is None else arguments
     parser = argparse.ArgumentParser(prog="hf-mars", description="Fine-tune and decode several tokens a forward pass.")
     subparsers = parser.add_subparsers(required=True, metavar="command")
     quickstart.add_parser(subparsers)
+    subparsers.add_parser("sft", help="fine-tune with MARSTrainer and the arguments of TRL's sft.py", add_help=False)
+    if arguments[:1] == ["sft"]:
+        from . import sft
+
+        sft.main(arguments[1:])  # TRL's own parser takes the rest
+        return
     options = parser.parse_args(arguments)
     options.run(options)

@@ -8,13 +8,14 @@ import sys
 from pathlib import Path
 
 import torch
-from datasets import Dataset, DatasetDict, load_dataset, load_from_disk
+from datasets import Dataset, DatasetDict
 from transformers import AutoTokenizer
 from transformers.trainer_callback import PrinterCallback
 
 from .. import AutoMARSModelForCausalLM
 from ..evaluation import Mode, ModeResult, describe_environment, format_table, measure_modes, plot_frontier
 from ..training import MARSConfig, MARSTrainer
+from .data import load_any_dataset
 from .smollm2 import load_smollm2
 from .timed_training import TimedTraining
 from .word_problems import extract_answer, make_word_problems
@@ -117,17 +118,10 @@ def load_problems(dataset: str | None, seed: int) -> tuple[Dataset, Dataset]:
     if dataset is None:
         held_out = make_word_problems(NUM_HELD_OUT, seed=seed + 1)
         return make_word_problems(4000, seed=seed, exclude=held_out), held_out
-    if Path(dataset).is_dir() and (Path(dataset) / "dataset_info.json").exists():
-        data = load_from_disk(dataset)
-    elif Path(dataset).is_file():
-        kind = {".jsonl": "json", ".json": "json", ".csv": "csv", ".parquet": "parquet"}.get(Path(dataset).suffix)
-        if kind is None:
-            raise SystemExit(
-                f"hf-mars quickstart: error: `--dataset` {dataset} is no .json, .jsonl, .csv or .parquet file."
-            )
-        data = load_dataset(kind, data_files=dataset)
-    else:
-        data = load_dataset(dataset)
+    try:
+        data = load_any_dataset(dataset)
+    except ValueError as error:
+        raise SystemExit(f"hf-mars quickstart: error: `--dataset`: {error}") from error
     data = data["train"] if isinstance(data, DatasetDict) else data
     data = data.map(to_prompt_completion, remove_columns=data.column_names)
     if len(data) <= NUM_HELD_OUT:

@@ -1,0 +1,130 @@
+"""
+Cost of training: a step of MARS against a step of plain supervised fine-tuning on the same batches.
+
+```bash
+python benchmarks/training.py --model path/to/SmolLM2-135M-Instruct
+```
+
+Each method runs in a process of its own, so that its peak memory is its own; the steps of one share of prompt tokens
+run one after the other, and the time of a step is the median.
+"""
+
+import argparse
+import json
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import torch
+from datasets import Dataset
+from transformers import AutoModelForCausalLM, AutoTokenizer
+from trl import SFTConfig, SFTTrainer
+
+from hf_mars import MARSConfig, MARSTrainer
+from hf_mars.evaluation import describe_environment
+
+
+METHODS = {"AR SFT": {}, "MARS": {"noisy_ratio": 1.0}, "MARS, half of the blocks": {"noisy_ratio": 0.5}}
+
+
+def make_dataset(length: int, prompt_share: float, size: int, vocab_size: int) -> Dataset:
+    """Random tokens, of which the given share is prompt."""
+    generator = torch.Generator().manual_seed(0)
+    rows = []
+    for _ in range(size):
+        input_ids = torch.randint(100, vocab_size, (length,), generator=generator).tolist()
+        prompt = round(length * prompt_share)
+        rows.append({"input_ids": input_ids, "labels": [-100] * prompt + input_ids[prompt:]})
+    return Dataset.from_list(rows)
+
+
+def run_method(options: argparse.Namespace) -> None:
+    """Measure one method and print the result as JSON."""
+    tokenizer = AutoTokenizer.from_pretrained(options.model)
+    model = AutoModelForCausalLM.from_pretrained(options.model, dtype=torch.float32)
+    dataset = make_dataset(options.length, options.prompt_share, options.batch_size, 40_000)
+    settings = METHODS[options.method]
+    arguments = {
+        "per_device_train_batch_size": options.batch_size,
+        "bf16": False,
+        "gradient_checkpointing": options.gradient_checkpointing,
+        "report_to": "none",
+        "max_length": None,
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        if settings:
+            args = MARSConfig(folder, mask_token=options.mask_token, **settings, **arguments)
+            trainer = MARSTrainer(model, args, train_dataset=dataset, processing_class=tokenizer)
+        else:
+            trainer = SFTTrainer(
+                model, SFTConfig(folder, **arguments), train_dataset=dataset, processing_class=tokenizer
+            )
+        batch = next(iter(trainer.get_train_dataloader()))
+        optimizer = torch.optim.AdamW(trainer.model.parameters(), lr=1e-6)
+        num_items = (batch["labels"][:, 1:] != -100).sum()
+        seconds = []
+        for _ in range(options.steps + 1):
+            started = time.perf_counter()
+            trainer.model.train()
+            trainer.training_step(trainer.model, dict(batch), num_items_in_batch=num_items)
+            optimizer.step()
+            optimizer.zero_grad()
+            seconds.append(time.perf_counter() - started)
+    # The first step allocates the optimizer's state.
+    result = {"seconds": statistics.median(seconds[1:]), "memory": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss}
+    print("result", json.dumps(result))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", required=True, help="local path or Hub id")
+    parser.add_argument("--mask-token", default="<empty_output>")
+    parser.add_argument("--length", type=int, default=256)
+    parser.add_argument("--batch-size", type=int, default=4)
+    parser.add_argument("--steps", type=int, default=3)
+    parser.add_argument("--prompt-shares", type=float, nargs="+", default=[0.2, 0.5, 0.8])
+    parser.add_argument("--gradient-checkpointing", action="store_true")
+    parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results" / "training.json")
+    parser.add_argument("--method", choices=METHODS, help=argparse.SUPPRESS)
+    parser.add_argument("--prompt-share", type=float, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.method:
+        run_method(options)
+        return
+
+    results = []
+    print("| prompt share | method | step, s | time over AR SFT | peak memory, GB | memory over AR SFT |")
+    print("| ---: | --- | ---: | ---: | ---: | ---: |")
+    for prompt_share in options.prompt_shares:
+        reference = None
+        for method in METHODS:
+            command = [
+                sys.executable,
+                __file__,
+                *sys.argv[1:],
+                "--method",
+                method,
+                "--prompt-share",
+                str(prompt_share),
+            ]
+            output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+            line = next(line for line in output.splitlines() if line.startswith("result "))
+            result = {"prompt_share": prompt_share, "method": method, **json.loads(line.removeprefix("result "))}
+            reference = reference or result
+            results.append(result)
+            print(
+                f"| {prompt_share} | {method} | {result['seconds']:.2f} | {result['seconds'] / "
+                f"reference['seconds']:.2f} | {result['memory'] / 1e6:.2f} | {result['memory'] / reference['memory']:.2f} |",
+                flush=True,
+            )
+    options.output.parent.mkdir(parents=True, exist_ok=True)
+    record = {"environment": describe_environment(), "options": {k: str(v) for k, v in vars(options).items()}}
+    options.output.write_text(json.dumps({**record, "results": results}, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,61 @@
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hf_mars import AutoMARSModelForCausalLM
+from hf_mars.cli import main
+from tests.tiny_text import byte_level_tokenizer, counting_examples, text_model
+
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def paths(tmp_path):
+    tokenizer = byte_level_tokenizer()
+    text_model(tokenizer).save_pretrained(tmp_path / "base")
+    tokenizer.save_pretrained(tmp_path / "base")
+    (tmp_path / "data").mkdir()
+    counting_examples(32).to_json(tmp_path / "data" / "train.jsonl")
+    counting_examples(8).to_json(tmp_path / "data" / "test.jsonl")
+    return tmp_path
+
+
+def test_trains_with_lora_and_packing(paths, capsys):
+    main(
+        ["sft", "--model_name_or_path", str(paths / "base"), "--dataset_name", str(paths / "data")]
+        + ["--output_dir", str(paths / "out"), "--max_steps", "3", "--logging_steps", "1", "--report_to", "none"]
+        + ["--packing", "--max_length", "64", "--use_peft", "--lora_target_modules", "q_proj", "v_proj"]
+        + ["--block_size", "3", "--eval_strategy", "steps", "--eval_steps", "3", "--dtype", "float32"]
+    )
+    loaded = AutoMARSModelForCausalLM.from_pretrained(paths / "out")
+    assert loaded.config.mars["block_size"] == 3
+    assert "eval_expected_tokens_per_forward" in capsys.readouterr().out
+
+
+def test_the_example_script_runs_the_same(paths):
+    command = [sys.executable, str(ROOT / "examples" / "sft_mars.py"), "--model_name_or_path", str(paths / "base")]
+    command += ["--dataset_name", str(paths / "data"), "--output_dir", str(paths / "out"), "--max_steps", "1"]
+    result = subprocess.run([*command, "--report_to", "none"], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr[-2000:]
+    assert (paths / "out" / "custom_generate" / "generate.py").exists()
+
+
+def test_two_stages(paths):
+    command = [sys.executable, str(ROOT / "examples" / "two_stage.py"), "--model", str(paths / "base")]
+    command += ["--dataset", str(paths / "data"), "--output-dir", str(paths / "out"), "--max-steps", "1"]
+    result = subprocess.run(command, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr[-2000:]
+    assert AutoMARSModelForCausalLM.from_pretrained(paths / "out" / "stage2").config.mars["block_size"] == 4
+
+
+def test_a_missing_dataset_is_an_error(paths):
+    with pytest.raises(ValueError, match="dataset_name"):
+        main(["sft", "--model_name_or_path", str(paths / "base"), "--output_dir", str(paths / "out")])
+
+
+def test_unknown_arguments_are_an_error(paths):
+    with pytest.raises(ValueError, match="blocksize"):
+        main(["sft", "--model_name_or_path", "x", "--output_dir", str(paths), "--blocksize", "3"])
