@@ -116,9 +116,11 @@ def main() -> None:
             result = {"prompt_share": prompt_share, "method": method, **json.loads(line.removeprefix("result "))}
             reference = reference or result
             results.append(result)
+            time_ratio = result["seconds"] / reference["seconds"]
+            memory_ratio = result["memory"] / reference["memory"]
             print(
-                f"| {prompt_share} | {method} | {result['seconds']:.2f} | {result['seconds'] / "
-                f"reference['seconds']:.2f} | {result['memory'] / 1e6:.2f} | {result['memory'] / reference['memory']:.2f} |",
+                f"| {prompt_share} | {method} | {result['seconds']:.2f} | {time_ratio:.2f} "
+                f"| {result['memory'] / 1e6:.2f} | {memory_ratio:.2f} |",
                 flush=True,
             )
     options.output.parent.mkdir(parents=True, exist_ok=True)
