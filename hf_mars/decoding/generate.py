@@ -141,7 +141,7 @@ def collect_mars_arguments(given: dict[str, Any], kwargs: dict[str, Any]) -> dic
 
 
 def generate_autoregressively(
-    model: PreTrainedModel, options: DecodingOptions, eos_token_id: int | list[int] | None, **kwargs
+    model: PreTrainedModel, options: DecodingOptions, eos: int | list[int] | None, **kwargs
 ) -> MARSGenerateOutput | torch.Tensor:
     """One token a forward: the plain path, with the mask token excluded and the counts that come with the others."""
     processors = LogitsProcessorList(kwargs.pop("logits_processor", None) or [])
@@ -152,7 +152,7 @@ def generate_autoregressively(
 
     prompt = kwargs.get("inputs") if kwargs.get("inputs") is not None else kwargs.get("input_ids")
     generated = output.sequences[:, 0 if prompt is None else prompt.shape[1] :].tolist()
-    eos_token_ids = set(torch.as_tensor([] if eos_token_id is None else eos_token_id).flatten().tolist())
+    eos_token_ids = set(torch.as_tensor([] if eos is None else eos).flatten().tolist())
     lengths = [next((i + 1 for i, token in enumerate(row) if token in eos_token_ids), len(row)) for row in generated]
     return MARSGenerateOutput(
         **output, num_forward_passes=len(generated[0]), run_lengths=[[1] * length for length in lengths]

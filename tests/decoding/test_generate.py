@@ -138,6 +138,18 @@ class TestAutoregressive:
             generated = row[prompts["input_ids"].shape[1] :]
             assert sum(run_lengths) == (generated.index(EOS) + 1 if EOS in generated else len(generated))
 
+    def test_end_of_sequence_ids_of_the_call_are_counted(self, model, prompts):
+        arguments = {
+            **prompts,
+            "max_new_tokens": NEW_TOKENS,
+            "eos_token_id": [EOS, 22],
+            "return_dict_in_generate": True,
+        }
+        one = model.generate(**arguments, mars_threshold=1.0)
+        expected = model.generate(**arguments, mars_threshold=0.99999, mars_verify=True)
+        assert one.sequences.tolist() == expected.sequences.tolist()
+        assert [sum(run) for run in one.run_lengths] == [sum(run) for run in expected.run_lengths]
+
     def test_without_mars_arguments_it_is_plain_generation(self, model, prompts):
         output = model.generate(**prompts, max_new_tokens=NEW_TOKENS, return_dict_in_generate=True)
         assert not isinstance(output, MARSGenerateOutput)
