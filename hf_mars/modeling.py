@@ -1,6 +1,7 @@
 """Turning a causal language model into a MARS model: the `mars` entry of its configuration, and its mask token."""
 
 import functools
+import inspect
 import json
 import re
 from pathlib import Path
@@ -12,13 +13,12 @@ from transformers import (
     AutoConfig,
     AutoModelForCausalLM,
     AutoTokenizer,
-    DynamicCache,
     GenerationMixin,
     PreTrainedConfig,
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
-from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
+from transformers.cache_utils import get_layer_types_and_kwargs
 from transformers.utils.peft_utils import find_adapter_config_file
 
 from .decoding import generate
@@ -45,15 +45,22 @@ def check_architecture(model: PreTrainedModel) -> None:
         raise ValueError(f"{type(model).__name__} is an encoder-decoder model: MARS needs a decoder-only model.")
     config = model.config.get_text_config()
     try:
-        layers = DynamicCache(config=config).layers
-        is_attention_only = all(type(layer) in (DynamicLayer, DynamicSlidingWindowLayer) for layer in layers)
-    except (AttributeError, KeyError, ValueError):
-        is_attention_only = False
+        layer_types = set(get_layer_types_and_kwargs(config)[0])
+    except (AttributeError, KeyError, TypeError, ValueError):
+        layer_types = {"unknown"}
+    is_attention_only = layer_types <= {"full_attention", "sliding_attention"}
     # A recurrent state cannot forget the masks it has read; only keys and values can be overwritten.
     if not is_attention_only or getattr(model, "_is_stateful", False):
         raise ValueError(
-            f"{type(model).__name__} has layers that keep a state other than one key and value a token: MARS needs "
-            "full or sliding-window attention in every layer."
+            f"{type(model).__name__} has layers other than full or sliding-window attention ({sorted(layer_types)}), "
+            "or keeps a state other than one key and value a token: MARS cannot decode with those."
+        )
+    # ALiBi and local attention by index count columns of the input, not the positions of a row.
+    takes_positions = "position_ids" in inspect.signature(model.forward).parameters
+    if not takes_positions or getattr(config, "alibi", False) or "local" in getattr(config, "attention_layers", ()):
+        raise ValueError(
+            f"{type(model).__name__} does not tell tokens apart by `position_ids` alone (ALiBi, or local attention by "
+            "index): MARS needs that, as the rows of a batch advance at their own pace."
         )
 
 

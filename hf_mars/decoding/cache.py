@@ -156,7 +156,8 @@ class MARSCache(Cache):
             `ValueError`: If it is another kind of cache, or has another number of rows.
         """
         length = past.get_seq_length()
-        for layer, source in zip(self.layers, past.layers, strict=True):
+        # A cache that was created without a configuration gets its layers with the first forward.
+        for layer, source in zip(self.layers, past.layers, strict=bool(past.layers)):
             if type(source) not in (DynamicLayer, DynamicSlidingWindowLayer):
                 raise ValueError(f"`cache` must be a DynamicCache with `mars_threshold`, got layers of {source!r}.")
             if not source.is_initialized:
@@ -179,6 +180,8 @@ class MARSCache(Cache):
             max_length (`int`): Slots to write at most: like `generate`, leave the last token for the next forward.
         """
         length = min(int(self.cursors.min()), max_length)
+        while len(past.layers) < len(self.layers):
+            past.layers.append(past.layer_class_to_replicate())
         for layer, target in zip(self.layers, past.layers, strict=True):
             first = max(0, length - target.sliding_window + 1) if target.is_sliding else 0
             if not target.is_initialized:

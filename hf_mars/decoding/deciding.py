@@ -59,7 +59,7 @@ class Decider:
         num_rows: int,
     ):
         self.options, self.stopping, self.do_sample = options, stopping, do_sample
-        self.processor = ScoreProcessor(processors, num_rows)
+        self.processor = ScoreProcessor(processors, num_rows, options.mask_token_id)
 
     def decide(self, logits: torch.Tensor, rows: Rows, threshold: torch.Tensor, sequences: torch.Tensor) -> Decision:
         """

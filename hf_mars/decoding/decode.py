@@ -9,7 +9,6 @@ from transformers import (
     PreTrainedModel,
     StoppingCriteriaList,
 )
-from transformers.generation.streamers import BaseStreamer
 from transformers.integrations.deepspeed import is_deepspeed_zero3_enabled
 from transformers.integrations.fsdp import is_fsdp_managed_module
 
@@ -18,6 +17,7 @@ from .output import MARSGenerateOutput, TokenRecord
 from .processing import check_processors
 from .rows import Step
 from .strategy import MARSDecoder
+from .streaming import RunStreamer
 
 
 __all__ = ["decode"]
@@ -31,7 +31,7 @@ def decode(
     generation_config: GenerationConfig,
     *,
     options: DecodingOptions,
-    streamer: BaseStreamer | None = None,
+    streamer: RunStreamer | None = None,
     synced_gpus: bool | None = None,
     **model_kwargs,
 ) -> MARSGenerateOutput | torch.Tensor:
@@ -44,21 +44,21 @@ def decode(
         logits_processor, stopping_criteria, generation_config, model_kwargs: As prepared by `generate`, which would
             pass arguments that are named here unprepared.
         options ([`DecodingOptions`]): How to decode.
-        streamer ([`~generation.BaseStreamer`], *optional*): See [`generate`].
+        streamer ([`RunStreamer`], *optional*): Gets each run of tokens as it is accepted.
         synced_gpus (`bool`, *optional*): See `GenerationMixin.generate`.
 
     Returns:
         [`MARSGenerateOutput`] if `generation_config.return_dict_in_generate`, else the sequences, a `torch.LongTensor`
         of shape `(batch_size, sequence_length)`.
     """
-    attention_mask, position_ids, inputs_embeds, cache, use_cache, _ = (
+    for name in ("labels", "logits_to_keep"):  # plain generation does not pass them on either
         model_kwargs.pop(name, None)
-        for name in ("attention_mask", "position_ids", "inputs_embeds", "cache", "use_cache", "logits_to_keep")
+    attention_mask, position_ids, inputs_embeds, cache, use_cache = (
+        model_kwargs.pop(name, None)
+        for name in ("attention_mask", "position_ids", "inputs_embeds", "cache", "use_cache")
     )
     batch_size, prompt_length = input_ids.shape
     check_processors(logits_processor)
-    if streamer is not None and batch_size > 1:
-        raise ValueError("`streamer` needs a batch of one with `mars_threshold`: rows advance at their own pace.")
     past = cache if getattr(cache, "_is_user_defined", False) else None
     context_length = get_context_length(input_ids, attention_mask, inputs_embeds, past, generation_config)
     static = generation_config.cache_implementation == "static"
@@ -84,7 +84,7 @@ def decode(
         static=static,
         do_sample=generation_config.do_sample,
         pad_token_id=0 if pad_token is None else int(pad_token),
-        with_confidences=hasattr(streamer, "put_run"),
+        with_confidences=streamer is not None and streamer.wants_confidences,
         **records,
         **model_kwargs,
     )
@@ -94,18 +94,17 @@ def decode(
         decoder.prefill(generation_config.prefill_chunk_size)
 
     steps = []
-    try:
-        with model._optimize_model_for_decode():
-            while model._has_unfinished_sequences(decoder.is_done, is_synced(model, synced_gpus), input_ids.device):
-                if decoder.is_done:  # other processes still decode, and need this one's share of the weights
-                    model(input_ids=decoder.sequences[:1, :1], use_cache=False)
-                    continue
-                steps.append(decoder.step())
-                if streamer is not None:
-                    stream(streamer, steps[-1])
-    finally:
-        if streamer is not None:
-            streamer.end()
+    with model._optimize_model_for_decode():
+        while model._has_unfinished_sequences(decoder.is_done, is_synced(model, synced_gpus), input_ids.device):
+            if decoder.is_done:  # other processes still decode, and need this one's share of the weights
+                model(input_ids=decoder.sequences[:1, :1], use_cache=False)
+                continue
+            step = decoder.step()
+            steps.append(step)
+            if streamer is not None:
+                length = step.run_lengths[0]
+                confidences = None if step.confidences is None else step.confidences[0, :length]
+                streamer.put_run(step.runs[0, :length], confidences)
 
     run_lengths = collect_run_lengths(steps, batch_size)
     num_tokens = max(map(sum, run_lengths))
@@ -145,6 +144,8 @@ def get_context_length(
             f"`attention_mask` covers {mask_length} positions, but there are {length}: it must cover the cache, if "
             "one is passed, and the prompt."
         )
+    if length == 0:
+        raise ValueError("`input_ids` is empty: pass at least one token.")
     if past_length >= length:
         raise ValueError(f"`cache` holds {past_length} positions, and nothing new follows: pass the new tokens too.")
     return length
@@ -157,15 +158,6 @@ def is_synced(model: PreTrainedModel, synced_gpus: bool | None) -> bool:
     is_distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
     world_size = torch.distributed.get_world_size() if is_distributed else 1
     return world_size > 1 and (is_deepspeed_zero3_enabled() or is_fsdp_managed_module(model))
-
-
-def stream(streamer: BaseStreamer, step: Step) -> None:
-    """Hand one run to the streamer."""
-    run = step.runs[0, : step.run_lengths[0]]
-    if step.confidences is not None:
-        streamer.put_run(run, step.confidences[0, : len(run)])
-    else:
-        streamer.put(run)
 
 
 def collect_run_lengths(steps: list[Step], batch_size: int) -> list[list[int]]:

@@ -1,6 +1,7 @@
 """The door: `generate` with the `mars_*` arguments."""
 
 import inspect
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -11,6 +12,7 @@ from transformers.generation import StopStringCriteria
 from .decode import decode
 from .options import DecodingOptions, Threshold
 from .output import MARSGenerateOutput
+from .streaming import RunStreamer
 from .support import check_supported
 
 
@@ -79,7 +81,8 @@ def generate(
               processor of your own that keeps a state between calls sees the calls of several rows in turns.
             - `stopping_criteria`, `stop_strings`, `max_time`: called for one row at a time, after each token.
             - `streamer`: a batch of one. `put` gets each run of tokens as it is accepted, `end` comes once, also after
-              an exception. A streamer with a method `put_run(token_ids, confidences)` gets that instead of `put`.
+              an exception. A streamer with a method `put_run(token_ids, confidences)` gets that instead of `put`, see
+              [`RunStreamer`].
             - `cache`: a [`DynamicCache`] of an earlier turn, updated in place. `use_cache=False` works.
             - `cache_implementation="static"`: preallocated storage and windows of `2 * mars_block_size - 1` columns,
             so
@@ -101,10 +104,21 @@ def generate(
     kwargs = name_arguments(args, kwargs)
     given = {"mars_threshold": mars_threshold, "mars_block_size": mars_block_size}
     given |= {"mars_verify": mars_verify, "mars_metric": mars_metric}
-    options = DecodingOptions.from_arguments(model, collect_mars_arguments(given, kwargs))
-    if options is None:
+    arguments = collect_mars_arguments(given, kwargs)
+    if not arguments or arguments == {"mars_verify": False}:
         return GenerationMixin.generate(model, **kwargs)
+    if kwargs.get("streamer") is None:
+        return generate_runs(model, arguments, **kwargs)
+    streamer = RunStreamer(kwargs.pop("streamer"))
+    try:
+        return generate_runs(model, arguments, streamer=streamer, **kwargs)
+    finally:
+        streamer.end()  # a reader in another thread must not wait for ever
 
+
+def generate_runs(model: PreTrainedModel, arguments: dict[str, Any], **kwargs) -> MARSGenerateOutput | torch.Tensor:
+    """Check a call with `mars_*` arguments, and choose between one and several tokens a forward."""
+    options = DecodingOptions.from_arguments(model, arguments)
     configs = [config for config in (kwargs.get("generation_config"), model.generation_config) if config is not None]
 
     def lookup(name: str) -> Any:
@@ -113,7 +127,7 @@ def generate(
 
     check_supported(lookup)
     if options.is_autoregressive:
-        return generate_autoregressively(model, options, lookup("eos_token_id"), **kwargs)
+        return generate_autoregressively(model, options, lookup, **kwargs)
     # A callable strategy does not get these three from `generate`.
     tokenizer, stop_strings = kwargs.pop("tokenizer", None), lookup("stop_strings")
     if stop_strings is not None and tokenizer is not None:
@@ -141,22 +155,35 @@ def collect_mars_arguments(given: dict[str, Any], kwargs: dict[str, Any]) -> dic
 
 
 def generate_autoregressively(
-    model: PreTrainedModel, options: DecodingOptions, eos: int | list[int] | None, **kwargs
+    model: PreTrainedModel, options: DecodingOptions, lookup: Callable[[str], Any], **kwargs
 ) -> MARSGenerateOutput | torch.Tensor:
     """One token a forward: the plain path, with the mask token excluded and the counts that come with the others."""
+    prompt = next((kwargs[name] for name in ("inputs", "input_ids") if kwargs.get(name) is not None), None)
+    embeds = kwargs.get("inputs_embeds")
+    given = prompt if prompt is not None else embeds
+    options.read_threshold(batch_size=1 if given is None else len(given))  # for its errors
     processors = LogitsProcessorList(kwargs.pop("logits_processor", None) or [])
     processors.append(ExcludeMaskToken(options.mask_token_id))
     output = GenerationMixin.generate(model, logits_processor=processors, **kwargs)
     if isinstance(output, torch.Tensor):
         return output
 
-    prompt = kwargs.get("inputs") if kwargs.get("inputs") is not None else kwargs.get("input_ids")
-    generated = output.sequences[:, 0 if prompt is None else prompt.shape[1] :].tolist()
+    # Without any input the prompt is one beginning-of-sequence token.
+    prompt_length = prompt.shape[1] if prompt is not None else int(embeds is None)
+    generated = output.sequences[:, prompt_length:].tolist()
+    eos, pad = lookup("eos_token_id"), lookup("pad_token_id")
     eos_token_ids = set(torch.as_tensor([] if eos is None else eos).flatten().tolist())
-    lengths = [next((i + 1 for i, token in enumerate(row) if token in eos_token_ids), len(row)) for row in generated]
-    return MARSGenerateOutput(
-        **output, num_forward_passes=len(generated[0]), run_lengths=[[1] * length for length in lengths]
-    )
+    # A row that another criterion ended is filled up as well.
+    others = [lookup("stop_strings"), lookup("max_time"), kwargs.get("stopping_criteria")]
+    fill = (eos if isinstance(eos, int) else None) if pad is None else pad
+    run_lengths = []
+    for row in generated:
+        length = next((index + 1 for index, token in enumerate(row) if token in eos_token_ids), len(row))
+        while any(others) and length == len(row) > 1 and row[-1] == fill:
+            row.pop()
+            length -= 1
+        run_lengths.append([1] * length)
+    return MARSGenerateOutput(**output, num_forward_passes=max(map(len, run_lengths)), run_lengths=run_lengths)
 
 
 class ExcludeMaskToken(LogitsProcessor):

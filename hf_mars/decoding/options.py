@@ -3,7 +3,7 @@
 import difflib
 from collections.abc import Callable
 from dataclasses import dataclass
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any
 
 import torch
@@ -44,12 +44,12 @@ class DecodingOptions:
     mask_token_id: int
 
     @classmethod
-    def from_arguments(cls, model: PreTrainedModel, arguments: dict[str, Any]) -> "DecodingOptions | None":
+    def from_arguments(cls, model: PreTrainedModel, arguments: dict[str, Any]) -> "DecodingOptions":
         """
         Check the `mars_*` arguments of a call, and fill the gaps from the model's `config.mars`.
 
         Returns:
-            [`DecodingOptions`], or `None` if no `mars_*` argument is given.
+            [`DecodingOptions`]
 
         Raises:
             `TypeError`: If an argument has the wrong type.
@@ -61,9 +61,6 @@ class DecodingOptions:
                 hint = f"did you mean `{similar[0]}`?" if similar else f"known are {', '.join(NAMES)}."
                 raise ValueError(f"`{name}` is not an argument of `generate`: {hint}")
         arguments = {name: value for name, value in arguments.items() if value is not None}
-        if not arguments:
-            return None
-
         mars = getattr(model.config, "mars", None)
         if not mars:
             raise ValueError(
@@ -99,9 +96,21 @@ class DecodingOptions:
             return False
         return bool((torch.as_tensor(self.threshold) >= 1).all())
 
-    def read_threshold(self) -> float | torch.Tensor:
-        """The threshold of this step: a float, or a tensor with one number a row."""
-        return check_threshold(self.threshold(), self.metric) if callable(self.threshold) else self.threshold
+    def read_threshold(self, batch_size: int) -> float | torch.Tensor:
+        """
+        The threshold of this step: a float, or a tensor with a number for each of `batch_size` rows.
+
+        Raises:
+            `ValueError`: If the tensor has another number of entries.
+        """
+        threshold = check_threshold(self.threshold(), self.metric) if callable(self.threshold) else self.threshold
+        if not isinstance(threshold, torch.Tensor):
+            return threshold
+        if batch_size % len(threshold) != 0:
+            raise ValueError(
+                f"`mars_threshold` has {len(threshold)} numbers for a batch of {batch_size}: pass one for each row."
+            )
+        return threshold.repeat_interleave(batch_size // len(threshold))  # `num_return_sequences` repeats rows
 
 
 def check_threshold(threshold: Any, metric: str) -> float | torch.Tensor:
@@ -111,7 +120,7 @@ def check_threshold(threshold: Any, metric: str) -> float | torch.Tensor:
     if isinstance(threshold, torch.Tensor) and threshold.ndim == 0:
         threshold = threshold.item()
     if isinstance(threshold, torch.Tensor):
-        if threshold.ndim != 1 or threshold.dtype == torch.bool or threshold.is_complex():
+        if threshold.ndim != 1 or not len(threshold) or threshold.dtype == torch.bool or threshold.is_complex():
             raise ValueError(
                 "`mars_threshold` as a tensor must have one number for each row, got the shape "
                 f"{tuple(threshold.shape)} and the type {threshold.dtype}."
@@ -134,8 +143,8 @@ def check_threshold(threshold: Any, metric: str) -> float | torch.Tensor:
 
 def check_block_size(block_size: Any) -> int:
     """A positive integer, or an error that names `mars_block_size`."""
-    if isinstance(block_size, bool) or not isinstance(block_size, int):
+    if isinstance(block_size, bool) or not isinstance(block_size, Integral):
         raise TypeError(f"`mars_block_size` must be an integer, got {block_size!r}.")
     if block_size < 1:
         raise ValueError(f"`mars_block_size` must be at least 1, got {block_size}.")
-    return block_size
+    return int(block_size)

@@ -53,10 +53,11 @@ class ScoreProcessor:
     Args:
         processors ([`LogitsProcessorList`]): As prepared by `generate`.
         num_rows (`int`): Batch size.
+        mask_token_id (`int`): Id of the mask token, excluded before and after.
     """
 
-    def __init__(self, processors: LogitsProcessorList, num_rows: int):
-        self.processors = processors
+    def __init__(self, processors: LogitsProcessorList, num_rows: int, mask_token_id: int):
+        self.mask_token_id = mask_token_id
         self.needs_prefix = not all(isinstance(processor, PREFIX_FREE) for processor in processors)
         # The processors that a proposal may meet before anyone knows its prefix.
         self.prefix_free = LogitsProcessorList(p for p in processors if isinstance(p, PREFIX_FREE))
@@ -72,11 +73,25 @@ class ScoreProcessor:
             return scores
         flat = scores.reshape(-1, scores.shape[-1])
         no_prefix = torch.zeros(len(flat), 0, dtype=torch.long, device=scores.device)
-        return self.prefix_free(no_prefix, flat).view_as(scores)
+        processed = self.prefix_free(no_prefix, flat).view_as(scores)
+        processed[..., self.mask_token_id] = -torch.inf
+        return processed
 
     def process_position(self, row: int, prefix: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-        """Apply every processor to the scores, of shape `(vocab_size,)`, of the position after a row's true prefix."""
-        return self.row_processors[row](prefix[None], scores[None])[0]
+        """
+        Apply every processor to the scores, of shape `(vocab_size,)`, of the position after a row's true prefix.
+
+        Raises:
+            `ValueError`: If they leave no token but the mask token.
+        """
+        processed = self.row_processors[row](prefix[None], scores[None])[0]
+        processed[self.mask_token_id] = -torch.inf
+        if torch.isneginf(processed).all():
+            raise ValueError(
+                "The logits processors (`logits_processor`, `prefix_allowed_tokens_fn`, `forced_eos_token_id`, ...) "
+                "allow no token but the mask token, which is never generated."
+            )
+        return processed
 
 
 def for_row(processor: LogitsProcessor, row: int, num_rows: int) -> LogitsProcessor:

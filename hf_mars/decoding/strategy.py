@@ -80,6 +80,7 @@ class MARSDecoder:
         with_confidences: bool = False,
         **model_kwargs,
     ):
+        input_ids = input_ids.long()
         batch_size, prompt_length = input_ids.shape
         self.model, self.options, self.model_kwargs = model, options, model_kwargs
         self.config = model.config.get_text_config()
@@ -191,16 +192,11 @@ class MARSDecoder:
 
     def _read_threshold(self) -> tuple[torch.Tensor, int]:
         """Threshold of each row, of shape `(rows, 1)`, and the number of masks that can be of use."""
-        threshold, block_size, ids = self.options.read_threshold(), self.options.block_size, self.rows.ids
+        threshold = self.options.read_threshold(batch_size=len(self.sequences))
+        block_size, ids = self.options.block_size, self.rows.ids
         is_autoregressive = False
         if isinstance(threshold, torch.Tensor):
-            repeats, remainder = divmod(len(self.sequences), max(len(threshold), 1))
-            if remainder or not len(threshold):
-                raise ValueError(
-                    f"`mars_threshold` has {len(threshold)} numbers for a batch of {len(self.sequences)}: pass one "
-                    "for each row."
-                )
-            values = threshold.to(ids.device).repeat_interleave(repeats)[ids, None]
+            values = threshold.to(ids.device)[ids, None]
         else:
             values = torch.full((len(ids), 1), threshold, device=ids.device)
             is_autoregressive = threshold >= 1 and self.options.metric != "entropy"

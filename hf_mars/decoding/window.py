@@ -49,10 +49,10 @@ def build_window(
         cursors (`torch.LongTensor` of shape `(rows,)`): Committed length of each row.
         num_masks (`int`): Masks to append, `B - 1` for blocks of `B`; 0 makes a plain autoregressive step.
         mask_token_id (`int`): Id of the mask token.
-        position_offset (`torch.LongTensor` of shape `(rows,)`): Position of a slot minus its number (the left
-        padding). last_position (`int`): Slot number beyond which positions are clamped: nothing past it can be
-        returned, and a
-            learned position table may end there.
+        position_offset (`torch.LongTensor` of shape `(rows,)`): Position id of a slot minus its number.
+        last_position (`int`):
+            Slot beyond which positions are clamped: nothing past it can be returned, and a learned position table may
+            end there.
     """
     rows, length = tokens.shape
     column = torch.arange(length + num_masks, device=tokens.device)

@@ -5,10 +5,14 @@ import torch
 from transformers import (
     AutoModelForCausalLM,
     BambaConfig,
+    BloomConfig,
+    FalconConfig,
     Gemma2Config,
     Gemma3TextConfig,
     GenerationMixin,
     GPT2Config,
+    GPTNeoConfig,
+    Llama4TextConfig,
     LlamaConfig,
     MistralConfig,
     MixtralConfig,
@@ -101,6 +105,35 @@ def test_hybrid_models_are_refused_by_what_they_are():
         BambaConfig, attn_layer_indices=[1], mamba_n_heads=4, mamba_d_head=16, mamba_n_groups=1, mamba_d_state=8
     )
     with pytest.raises(ValueError, match="state"):
+        enable_mars(AutoModelForCausalLM.from_config(config), mask_token_id=MASK, block_size=4)
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        (BloomConfig(vocab_size=48, hidden_size=32, n_layer=2, n_head=4), "ALiBi"),
+        (tiny_config(FalconConfig, alibi=True), "ALiBi"),
+        (
+            GPTNeoConfig(
+                vocab_size=48,
+                hidden_size=32,
+                num_layers=2,
+                num_heads=4,
+                attention_types=[[["global", "local"], 1]],
+                window_size=4,
+            ),
+            "local attention",
+        ),
+        (
+            tiny_config(
+                Llama4TextConfig, attention_chunk_size=4, num_local_experts=2, head_dim=8, intermediate_size_mlp=64
+            ),
+            "chunked_attention",
+        ),
+    ],
+)
+def test_models_that_count_columns_are_refused_by_what_they_are(config, message):
+    with pytest.raises(ValueError, match=message):
         enable_mars(AutoModelForCausalLM.from_config(config), mask_token_id=MASK, block_size=4)
 
 

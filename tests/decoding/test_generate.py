@@ -240,6 +240,65 @@ class TestInputs:
         assert output.tolist() == reference.generate(**prompts, max_new_tokens=NEW_TOKENS, mars_threshold=0.5).tolist()
 
 
-def test_a_batch_of_streams_is_refused(model, prompts):
-    with pytest.raises(ValueError, match="streamer"):
-        model.generate(**prompts, max_new_tokens=4, mars_threshold=0.5, streamer=RecordingStreamer())
+@pytest.mark.parametrize("threshold", [0.5, 1.0])
+class TestStreamerContract:
+    """The same with one and with several tokens a forward."""
+
+    def test_a_batch_is_refused(self, model, prompts, threshold):
+        streamer = RecordingStreamer()
+        with pytest.raises(ValueError, match="streamer"):
+            model.generate(**prompts, max_new_tokens=4, mars_threshold=threshold, streamer=streamer)
+        assert (streamer.puts, streamer.ends) == ([], 1)
+
+    def test_put_run_replaces_put(self, model, prompts, threshold):
+        class Runs(RecordingStreamer):
+            runs = ()
+
+            def put_run(self, token_ids, confidences):
+                self.runs += (token_ids.tolist(),)
+
+        streamer = Runs()
+        output = model.generate(
+            prompts["input_ids"][3:], max_new_tokens=8, mars_threshold=threshold, streamer=streamer
+        )
+        assert streamer.puts == prompts["input_ids"][3:].unsqueeze(0).tolist()
+        assert sum(streamer.runs, []) == output[0, prompts["input_ids"].shape[1] :].tolist()
+
+    def test_end_comes_once_if_a_processor_fails(self, model, prompts, threshold):
+        def fail(input_ids, scores):
+            raise RuntimeError("broken")
+
+        streamer = RecordingStreamer()
+        arguments = {"max_new_tokens": 8, "mars_threshold": threshold, "logits_processor": [fail]}
+        with pytest.raises(RuntimeError, match="broken"):
+            model.generate(prompts["input_ids"][3:], streamer=streamer, **arguments)
+        assert streamer.ends == 1
+
+
+@pytest.mark.parametrize("threshold", [0.99999, 1.0])
+def test_rows_that_a_criterion_ends_are_counted_without_their_padding(model, prompts, threshold):
+    output = model.generate(
+        **prompts,
+        max_new_tokens=NEW_TOKENS,
+        mars_threshold=threshold,
+        stopping_criteria=[lambda input_ids, scores, **kwargs: input_ids[:, -1] == 22],
+        return_dict_in_generate=True,
+    )
+    width = prompts["input_ids"].shape[1]
+    for row, run_lengths in zip(output.sequences[:, width:].tolist(), output.run_lengths, strict=True):
+        assert sum(run_lengths) == (row.index(22) + 1 if 22 in row else len(row))
+
+
+@pytest.mark.parametrize("threshold", [0.5, 1.0])
+def test_without_a_prompt_generation_begins_with_its_own_token(threshold):
+    model = tiny_model(tiny_config(bos_token_id=3))
+    output = model.generate(max_new_tokens=6, mars_threshold=threshold, return_dict_in_generate=True)
+    assert output.sequences[0, 0] == 3
+    assert sum(output.run_lengths[0]) == output.sequences.shape[1] - 1
+
+
+def test_thirty_two_bit_ids_and_labels_are_taken_as_by_plain_generation(model, prompts):
+    expected = model.generate(**prompts, max_new_tokens=8, mars_threshold=0.5)
+    prompts = {"input_ids": prompts["input_ids"].int(), "attention_mask": prompts["attention_mask"]}
+    output = model.generate(**prompts, labels=prompts["input_ids"], max_new_tokens=8, mars_threshold=0.5)
+    assert output.tolist() == expected.tolist()

@@ -1,5 +1,6 @@
 """The `mars_*` arguments: ways to give them, and every mistake."""
 
+import numpy as np
 import pytest
 import torch
 from transformers import GenerationConfig, GenerationMixin
@@ -170,6 +171,36 @@ class TestGenerationConfig:
 def test_mistakes_are_named(model, prompts, arguments, error, message):
     with pytest.raises(error, match=message):
         model.generate(**prompts, max_new_tokens=4, **arguments)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"mars_threshold": torch.ones(2)},
+        {"mars_threshold": torch.ones(0)},
+        {"mars_threshold": lambda: "x", "mars_block_size": 1},
+    ],
+)
+def test_mistakes_are_named_on_the_plain_path_too(model, prompts, arguments):
+    with pytest.raises((TypeError, ValueError), match="mars_threshold"):
+        model.generate(**prompts, max_new_tokens=4, **arguments)
+
+
+def test_verify_switched_off_alone_is_plain_generation(model, prompts):
+    output = model.generate(**prompts, max_new_tokens=8, mars_verify=False)
+    assert output.tolist() == GenerationMixin.generate(model, **prompts, max_new_tokens=8).tolist()
+
+
+def test_integers_of_numpy_are_integers(model, prompts):
+    output = model.generate(
+        **prompts,
+        max_new_tokens=6,
+        mars_threshold=np.float32(0.0),
+        mars_block_size=np.int64(3),
+        eos_token_id=None,
+        return_dict_in_generate=True,
+    )
+    assert output.run_lengths == [[3, 3]] * 3
 
 
 def test_a_model_without_an_entry_is_an_error(model, prompts):

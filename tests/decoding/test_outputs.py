@@ -158,6 +158,13 @@ class TestEarlierTurns:
         second = model.generate(turn, attention_mask=mask, cache=cache, max_new_tokens=12, **arguments)
         assert second.tolist() == expected.tolist()
 
+    def test_a_cache_without_a_configuration(self, model, prompts, verify):
+        cache = DynamicCache()
+        arguments = {"max_new_tokens": 8, "mars_threshold": 0.3, "mars_verify": verify}
+        first = model.generate(**prompts, cache=cache, **arguments)
+        assert first.tolist() == model.generate(**prompts, **arguments).tolist()
+        assert len(cache.layers) == 2 and cache.get_seq_length() >= 9
+
     def test_only_the_new_tokens_are_passed(self, model, prompts, verify):
         prompt = prompts["input_ids"][1:2]
         cache = DynamicCache(config=model.config)

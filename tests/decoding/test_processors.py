@@ -152,6 +152,20 @@ def test_the_mask_token_never_comes_out(prompts):
             assert not (output[:, prompts["input_ids"].shape[1] :] == MASK).any()
 
 
+@pytest.mark.parametrize("verify", [False, True])
+@pytest.mark.parametrize(
+    "arguments",
+    [{"forced_eos_token_id": MASK}, {"prefix_allowed_tokens_fn": lambda batch_id, ids: [MASK]}],
+    ids=["forced_eos_token_id", "prefix_allowed_tokens_fn"],
+)
+def test_processors_that_allow_the_mask_token_alone_are_an_error(model, prompts, arguments, verify):
+    for do_sample in (False, True):
+        with pytest.raises(ValueError, match="mask token"):
+            model.generate(
+                **prompts, max_new_tokens=5, do_sample=do_sample, mars_threshold=0.3, mars_verify=verify, **arguments
+            )
+
+
 def test_processors_with_a_state_are_refused_by_name(model, prompts):
     with pytest.raises(ValueError, match="guidance_scale"):
         model.generate(**prompts, max_new_tokens=4, mars_threshold=0.5, guidance_scale=1.5)

@@ -5,7 +5,14 @@ import time
 
 import pytest
 import torch
-from transformers import GenerationMixin, StoppingCriteria, StoppingCriteriaList, TextIteratorStreamer, TextStreamer
+from transformers import (
+    GenerationConfig,
+    GenerationMixin,
+    StoppingCriteria,
+    StoppingCriteriaList,
+    TextIteratorStreamer,
+    TextStreamer,
+)
 
 from hf_mars import enable_mars
 from hf_mars.modeling import add_mask_token
@@ -131,6 +138,16 @@ class TestCriteria:
         assert output[0, inputs["input_ids"].shape[1] :].tolist() == free[:end].tolist()
         if verify:
             assert output.tolist() == expected.tolist()
+
+    def test_stop_strings_of_a_configuration(self, text, verify):
+        model, tokenizer = text
+        inputs = tokenizer("Count from 3", return_tensors="pt")
+        arguments = {**inputs, "mars_threshold": 0.0, "mars_verify": verify}
+        expected = model.generate(**arguments, max_new_tokens=30, stop_strings=["33"], tokenizer=tokenizer)
+        config = GenerationConfig(max_new_tokens=30, stop_strings=["33"])
+        output = model.generate(**arguments, generation_config=config, tokenizer=tokenizer)
+        assert output.tolist() == expected.tolist()
+        assert output.shape[1] < inputs["input_ids"].shape[1] + 30
 
     def test_stop_strings_without_a_tokenizer_are_an_error(self, model, prompts, verify):
         with pytest.raises(ValueError, match="tokenizer"):
