@@ -135,6 +135,8 @@ def mars_methods(block_size: int, threshold: float, verify_threshold: float) -> 
 def measure(model, tokenizer, prompts, batch_size: int, options: argparse.Namespace) -> list[Measurement]:
     clock = ForwardClock(model)
     chosen = methods(options.threshold, options.verify_threshold)
+    if options.methods:
+        chosen = {key: value for key, value in chosen.items() if any(name in key[0] for name in options.methods)}
     batches = [
         tokenize(tokenizer, prompts[start : start + batch_size]).to(model.device)
         for start in range(0, len(prompts), batch_size)
@@ -209,6 +211,7 @@ def main() -> None:
     parser.add_argument("--max-new-tokens", type=int, default=64)
     parser.add_argument("--threshold", type=float, default=0.95)
     parser.add_argument("--verify-threshold", type=float, default=0.5)
+    parser.add_argument("--methods", nargs="+", help="only methods whose name contains one of these")
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results" / "decoding.json")
     options = parser.parse_args()
