@@ -43,8 +43,7 @@ def tiny_model(
     Args:
         sharpness: Factor on the logits: the higher, the more confident, and the longer the runs.
         similarity: How much all embeddings share, the mask's among them: the higher, the more often a mask predicts
-        what
-            the true token would, and the more drafts hold.
+            what the true token would, and the more drafts hold.
     """
     torch.manual_seed(seed)
     model = AutoModelForCausalLM.from_config(config or tiny_config(), attn_implementation=attn_implementation)

@@ -36,11 +36,9 @@ class MARSTrainer(SFTTrainer):
       saved checkpoint can `generate(..., mars_threshold=...)`. With a `peft_config`, the embedding row of the mask
       token is trained beside the adapter.
     - The loss of a batch is that of the masks plus `ar_weight` times the autoregressive loss, from one forward over
-    both
-      streams (equation 5). Both are summed over tokens and divided by the same number of supervised tokens.
+      both streams (equation 5). Both are summed over tokens and divided by the same number of supervised tokens.
     - `ar_loss`, `mask_loss` and `mask_accuracy`, also by offset in the block, are logged beside TRL's own metrics,
-    which
-      describe the clean stream; an evaluation adds `expected_tokens_per_forward` by threshold.
+      which describe the clean stream; an evaluation adds `expected_tokens_per_forward` by threshold.
 
     Example:
 
@@ -101,8 +99,7 @@ class MARSTrainer(SFTTrainer):
 
     def train(self, *args, **kwargs):
         output = super().train(*args, **kwargs)
-        # Layers that checkpoint their gradients drop the cache while in training mode: leave the model ready to
-        # generate.
+        # Layers that checkpoint their gradients drop the cache in training mode: leave the model ready to generate.
         self.model.eval()
         return output
 
