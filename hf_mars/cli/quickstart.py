@@ -7,10 +7,12 @@ import shlex
 import sys
 from pathlib import Path
 
+import datasets
 import torch
 from datasets import Dataset, DatasetDict
 from transformers import AutoTokenizer
 from transformers.trainer_callback import PrinterCallback
+from transformers.utils import logging
 
 from .. import AutoMARSModelForCausalLM
 from ..evaluation import Mode, ModeResult, describe_environment, format_table, measure_modes, plot_frontier
@@ -67,6 +69,9 @@ def run(options: argparse.Namespace) -> None:
     """Fine-tune, save, reload, decode, report."""
     if options.minutes <= 0:
         raise SystemExit("hf-mars quickstart: error: `--minutes` must be positive.")
+    if not sys.stderr.isatty():
+        datasets.disable_progress_bars()
+        logging.disable_progress_bar()
     torch.manual_seed(options.seed)
     model_path = options.model or str(load_smollm2())
     # SmolLM2 has no spare embedding row, but a special token that no data uses.
