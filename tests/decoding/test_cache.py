@@ -53,6 +53,26 @@ def test_selecting_rows_keeps_their_cursors_and_states():
     assert cache.layers[0].keys[:, 0, 0, 0].tolist() == [2, 0]
 
 
+def test_reordering_rows_repeats_them_as_for_beams():
+    cache = MARSCache(num_layers=1, num_rows=2)
+    cache.open_window(torch.tensor([[0]] * 2))
+    rows = torch.arange(2.0)[:, None, None, None].expand(2, 2, 1, 3)
+    cache.update(rows, rows, 0)
+    cache.commit(torch.tensor([1, 1]), length=1)
+    cache.reorder_cache(torch.tensor([1, 1]))
+    assert cache.layers[0].values[:, 0, 0, 0].tolist() == [1, 1]
+    assert cache.get_seq_length() == 1
+
+
+def test_a_capacity_is_allocated_at_once_and_returned_whole():
+    cache = MARSCache(num_layers=1, num_rows=1, capacity=8)
+    assert cache.is_compileable and cache.get_max_length() == 8
+    cache.open_window(torch.tensor([[0, 1]]))
+    keys, _ = cache.update(states(1, 2, 1), states(1, 2, 1), 0)
+    assert keys.shape[2] == 8 == cache.get_mask_sizes(2, 0)[0]
+    assert keys[0, 0, :, 0].tolist() == [1, 1, 0, 0, 0, 0, 0, 0]
+
+
 def test_reset_starts_over():
     cache = MARSCache(num_layers=1, num_rows=1)
     cache.open_window(torch.tensor([[0]]))

@@ -74,6 +74,23 @@ class TestLossy:
             alone = model.generate(prompt, max_new_tokens=NEW_TOKENS, mars_threshold=0.6)[0, length:].tolist()
             assert batch[row, width : width + len(alone)].tolist() == alone
 
+    def test_rows_that_are_done_leave_the_batch(self, model, prompts):
+        rows = []
+        hook = model.register_forward_pre_hook(
+            lambda module, args, kwargs: rows.append(len(kwargs["input_ids"])), with_kwargs=True
+        )
+        output = model.generate(
+            **prompts,
+            max_new_tokens=NEW_TOKENS,
+            mars_threshold=0.5,
+            eos_token_id=[EOS, 39, 41],
+            return_dict_in_generate=True,
+        )
+        hook.remove()
+        steps = [len(run_lengths) for run_lengths in output.run_lengths]
+        assert len(set(steps)) > 1
+        assert rows == [sum(count > step for count in steps) for step in range(max(steps))]
+
     def test_runs_of_a_full_block_at_threshold_zero(self, model, prompts):
         output = model.generate(
             **prompts, max_new_tokens=10, mars_threshold=0, eos_token_id=None, return_dict_in_generate=True
