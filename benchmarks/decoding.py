@@ -188,6 +188,11 @@ def measure(model, tokenizer, prompts, batch_size: int, options: argparse.Namesp
     return results
 
 
+def recorded_options(options: argparse.Namespace) -> dict[str, str]:
+    """What was asked for, without the paths of this machine."""
+    return {name: str(value) for name, value in vars(options).items() if not Path(str(value)).is_absolute()}
+
+
 def to_markdown(results: list[Measurement]) -> str:
     lines = [
         "| batch | method | B | tokens/forward | speedup | identical to AR | outside forwards | columns |",
@@ -224,7 +229,7 @@ def main() -> None:
         prompts = list(make_word_problems(num_prompts, seed=1)["prompt"])
         results += measure(model, tokenizer, prompts, batch_size, options)
         options.output.parent.mkdir(parents=True, exist_ok=True)
-        record = {"environment": describe_environment(), "options": {k: str(v) for k, v in vars(options).items()}}
+        record = {"environment": describe_environment(), "options": recorded_options(options)}
         record["results"] = [asdict(result) for result in results]
         options.output.write_text(json.dumps(record, indent=2) + "\n")
     print(to_markdown(results))

@@ -79,6 +79,11 @@ def run_method(options: argparse.Namespace) -> None:
     print("result", json.dumps(result))
 
 
+def recorded_options(options: argparse.Namespace) -> dict[str, str]:
+    """What was asked for, without the paths of this machine."""
+    return {name: str(value) for name, value in vars(options).items() if not Path(str(value)).is_absolute()}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", required=True, help="local path or Hub id")
@@ -124,7 +129,7 @@ def main() -> None:
                 flush=True,
             )
     options.output.parent.mkdir(parents=True, exist_ok=True)
-    record = {"environment": describe_environment(), "options": {k: str(v) for k, v in vars(options).items()}}
+    record = {"environment": describe_environment(), "options": recorded_options(options)}
     options.output.write_text(json.dumps({**record, "results": results}, indent=2) + "\n")
 
 
