@@ -19,6 +19,7 @@ from pathlib import Path
 
 import torch
 from baselines import decode_block_synchronously, decode_without_cache
+from record import recorded_options
 from tqdm.auto import tqdm
 from transformers import AutoTokenizer, GenerationMixin
 
@@ -186,11 +187,6 @@ def measure(model, tokenizer, prompts, batch_size: int, options: argparse.Namesp
             )
         )
     return results
-
-
-def recorded_options(options: argparse.Namespace) -> dict[str, str]:
-    """What was asked for, without the paths of this machine."""
-    return {name: str(value) for name, value in vars(options).items() if not Path(str(value)).is_absolute()}
 
 
 def to_markdown(results: list[Measurement]) -> str:

@@ -21,6 +21,7 @@ from pathlib import Path
 
 import torch
 from datasets import Dataset
+from record import recorded_options
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from trl import SFTConfig, SFTTrainer
 
@@ -77,11 +78,6 @@ def run_method(options: argparse.Namespace) -> None:
     # The first step allocates the optimizer's state.
     result = {"seconds": statistics.median(seconds[1:]), "memory": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss}
     print("result", json.dumps(result))
-
-
-def recorded_options(options: argparse.Namespace) -> dict[str, str]:
-    """What was asked for, without the paths of this machine."""
-    return {name: str(value) for name, value in vars(options).items() if not Path(str(value)).is_absolute()}
 
 
 def main() -> None:
