@@ -24,12 +24,17 @@ from transformers.utils.peft_utils import find_adapter_config_file
 from .decoding import generate
 
 
-__all__ = ["AutoMARSModelForCausalLM", "add_mask_token", "check_architecture", "enable_mars"]
+__all__ = ["AutoMARSModelForCausalLM", "add_mask_token", "check_architecture", "enable_mars", "get_base_model"]
 
 DEFAULT_MASK_TOKEN = "<|mask|>"
 # Plain decoders under other names, which transformers does not know.
 AUTHORS_MODEL_TYPES = {"a2d-qwen2": "qwen2", "a2d-qwen3": "qwen3"}
 DOWNLOAD_ARGUMENTS = ("cache_dir", "force_download", "local_files_only", "proxies", "revision", "subfolder", "token")
+
+
+def get_base_model(model: PreTrainedModel | PeftModel) -> PreTrainedModel:
+    """The language model inside a PEFT model, or the model itself."""
+    return model.get_base_model() if hasattr(model, "get_base_model") else model
 
 
 def check_architecture(model: PreTrainedModel) -> None:
@@ -85,7 +90,7 @@ def enable_mars(
         `TypeError`: If an argument is not an integer.
         `ValueError`: If a value is neither given nor recorded or out of range, or if the architecture does not fit.
     """
-    base_model = model.get_base_model() if hasattr(model, "get_base_model") else model
+    base_model = get_base_model(model)
     check_architecture(base_model)
     recorded = getattr(base_model.config, "mars", None) or {}
     mask_token_id = recorded.get("mask_token_id") if mask_token_id is None else mask_token_id

@@ -1,7 +1,14 @@
 """`hf-mars sft`: TRL's command line for supervised fine-tuning, with [`MARSTrainer`]."""
 
-from trl import DatasetMixtureConfig, ModelConfig, ScriptArguments, TrlParser, get_dataset, get_peft_config
-from trl import get_quantization_config as get_quantization
+from trl import (
+    DatasetMixtureConfig,
+    ModelConfig,
+    ScriptArguments,
+    TrlParser,
+    get_dataset,
+    get_peft_config,
+    get_quantization_config,
+)
 
 from ..training import MARSConfig, MARSTrainer
 from .data import load_any_dataset
@@ -53,7 +60,7 @@ def train(
         args=training_args,
         train_dataset=dataset[script_args.dataset_train_split],
         eval_dataset=dataset[script_args.dataset_test_split] if has_eval else None,
-        quantization_config=get_quantization(model_args),
+        quantization_config=get_quantization_config(model_args),
         peft_config=get_peft_config(model_args),
     )
     trainer.train(resume_from_checkpoint=training_args.resume_from_checkpoint)

@@ -106,13 +106,13 @@ def for_row(processor: LogitsProcessor, row: int, num_rows: int) -> LogitsProces
     if isinstance(processor, logits_process.EncoderRepetitionPenaltyLogitsProcessor):
         return replaced(processor, encoder_input_ids=prompt_slice(processor.encoder_input_ids, row, num_rows))
     if isinstance(processor, logits_process.EncoderNoRepeatNGramLogitsProcessor):
-        prompt = row // (num_rows // processor.batch_size)
-        return replaced(processor, batch_size=1, generated_ngrams=[processor.generated_ngrams[prompt]])
+        ngrams = prompt_slice(processor.generated_ngrams, row, num_rows)
+        return replaced(processor, batch_size=1, generated_ngrams=ngrams)
     return processor
 
 
-def prompt_slice(values: torch.Tensor, row: int, num_rows: int) -> torch.Tensor:
-    """The entry of a row in a tensor with one entry a prompt; prompts repeat with `num_return_sequences`."""
+def prompt_slice(values: torch.Tensor | list, row: int, num_rows: int) -> torch.Tensor | list:
+    """The entry of a row among values with one entry a prompt; prompts repeat with `num_return_sequences`."""
     prompt = row // (num_rows // len(values))
     return values[prompt : prompt + 1]
 

@@ -50,7 +50,6 @@ class MARSDecoder:
         past ([`Cache`], *optional*): Keys and values of an earlier turn. With it, no row leaves before all are done.
         use_cache (`bool`, *optional*, defaults to `True`): Whether to keep keys and values from step to step.
         static (`bool`, *optional*, defaults to `False`): Whether all steps after the first have the same shapes.
-        forward (`Callable`, *optional*): The model's forward for the steps after the first, where it is compiled.
         do_sample (`bool`, *optional*, defaults to `False`): Whether to sample.
         pad_token_id (`int`, *optional*, defaults to 0): Fills rows that ended earlier than others.
         scores, logits ([`TokenRecord`], *optional*): Collect the processed scores and the logits of each token.
@@ -72,7 +71,6 @@ class MARSDecoder:
         past: Cache | None = None,
         use_cache: bool = True,
         static: bool = False,
-        forward: Callable | None = None,
         do_sample: bool = False,
         pad_token_id: int = 0,
         scores: TokenRecord | None = None,
@@ -84,7 +82,8 @@ class MARSDecoder:
         batch_size, prompt_length = input_ids.shape
         self.model, self.options, self.model_kwargs = model, options, model_kwargs
         self.config = model.config.get_text_config()
-        self.use_cache, self.static, self.forward = use_cache, static, forward or model
+        self.use_cache, self.static = use_cache, static
+        self.forward: Callable = model  # of the steps after the first; the caller may compile it
         self.rows_stay = static or past is not None
         self.scores, self.logits, self.with_confidences = scores, logits, with_confidences
         self.stopping = StoppingRule(stopping_criteria)

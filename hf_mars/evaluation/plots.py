@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from .sweep import Mode, ModeResult
+from .sweep import ModeResult
 
 
 __all__ = ["plot_frontier"]
@@ -38,7 +38,7 @@ def plot_frontier(results: list[ModeResult], path: str | Path, title: str = "") 
         axes.plot([p.speedup for p in points], [quality(p) for p in points], "o-", color=color, label=name)
         for index, point in enumerate(points):
             axes.annotate(
-                f"{Mode(point.mode, point.threshold).threshold:g}",
+                f"{point.threshold:g}",
                 (point.speedup, quality(point)),
                 xytext=(0, 8 if (index + (name == "verify")) % 2 else -15),
                 textcoords="offset points",

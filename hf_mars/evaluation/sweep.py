@@ -87,8 +87,8 @@ def measure_modes(
         modes (`list[Mode]`): The first one is what the others are compared with.
         batch_size (`int`): Prompts decoded together.
         max_new_tokens (`int`, *optional*, defaults to 256): Limit a prompt.
-        is_correct (`Callable[[int, str], bool]`, *optional*): From a prompt's index and the output to whether it is
-        right.
+        is_correct (`Callable[[int, str], bool]`, *optional*):
+            From a prompt's index and the output to whether it is right.
 
     Returns:
         `list[ModeResult]`, in the order of `modes`.

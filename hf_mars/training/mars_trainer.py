@@ -11,7 +11,7 @@ from trl.trainer.utils import create_model_from_path, get_config_model_id
 
 from ..decoding.masks import check_attention_backend
 from ..hub import record_in_adapter, write_custom_generate
-from ..modeling import add_mask_token, check_architecture, enable_mars
+from ..modeling import add_mask_token, check_architecture, enable_mars, get_base_model
 from .adapters import check_mask_row_is_trained, complete_output_embeddings, with_mask_row
 from .backbone import forward_streams
 from .expected_speed import count_expected_forwards
@@ -147,17 +147,15 @@ class MARSTrainer(SFTTrainer):
         groups = torch.nn.functional.one_hot(offsets[0] + 1, self.args.block_size + 1).to(losses)
         values = torch.stack([losses[0], is_top1[0].to(losses), is_labelled[0].to(losses)], dim=1)
         sums = self.accelerator.gather_for_metrics((groups.T @ values)[None]).sum(0)
-        counts = sums[:, 2].clamp(min=1)
-        masks = sums[1:].sum(0)
+        clean, *offsets = sums.tolist()  # (loss, number right, number) of each group
+        mask_loss, num_right, num_masks = map(sum, zip(*offsets, strict=True))
         metrics = self._metrics["train" if self.model.training else "eval"]
-        metrics["ar_loss"].append((sums[0, 0] / counts[0]).item())
-        metrics["mask_loss"].append((masks[0] / masks[2].clamp(min=1)).item())
-        metrics["mask_accuracy"].append((masks[1] / masks[2].clamp(min=1)).item())
-        for offset, (accuracy, count) in enumerate(
-            zip((sums[1:, 1] / counts[1:]).tolist(), sums[1:, 2], strict=True), 1
-        ):
+        metrics["ar_loss"].append(clean[0] / max(clean[2], 1))
+        metrics["mask_loss"].append(mask_loss / max(num_masks, 1))
+        metrics["mask_accuracy"].append(num_right / max(num_masks, 1))
+        for offset, (_, right, count) in enumerate(offsets, 1):
             if count > 0:
-                metrics[f"mask_accuracy/{offset}"].append(accuracy)
+                metrics[f"mask_accuracy/{offset}"].append(right / count)
 
     def _estimate_speed(self, model, base_model: PreTrainedModel, batch: dict[str, torch.Tensor]) -> None:
         """Count what decoding this batch's responses would take."""
@@ -184,11 +182,6 @@ class MARSTrainer(SFTTrainer):
         output_dir = output_dir or self.args.output_dir
         write_custom_generate(output_dir)
         record_in_adapter(output_dir, self.model.config.mars)
-
-
-def get_base_model(model) -> PreTrainedModel:
-    """The language model inside a PEFT model, or the model itself."""
-    return model.get_base_model() if hasattr(model, "get_base_model") else model
 
 
 def load_model(model_id: str, args: MARSConfig, quantization_config: Any = None) -> PreTrainedModel:

@@ -11,9 +11,10 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, MixtralConfig
 
-from hf_mars import AutoMARSModelForCausalLM, MARSConfig, MARSTrainer
+from hf_mars import AutoMARSModelForCausalLM, MARSTrainer
 from hf_mars.training.streams import IGNORED
 from tests.tiny_text import byte_level_tokenizer, counting_examples, text_model
+from tests.training.runs import small_config
 
 
 @pytest.fixture
@@ -22,18 +23,7 @@ def tokenizer():
 
 
 def config(tmp_path, **overrides):
-    arguments = {
-        "output_dir": str(tmp_path / "trainer"),
-        "per_device_train_batch_size": 4,
-        "learning_rate": 1e-3,
-        "max_steps": 6,
-        "logging_steps": 1,
-        "report_to": "none",
-        "save_strategy": "no",
-        "disable_tqdm": True,
-        "block_phase": "fixed",
-    }
-    return MARSConfig(**{**arguments, **overrides})
+    return small_config(tmp_path, **{"learning_rate": 1e-3, "max_steps": 6, "block_phase": "fixed", **overrides})
 
 
 def train(tmp_path, tokenizer, resume=None, model=None, dataset=None, peft_config=None, **overrides):

@@ -6,10 +6,11 @@ import pytest
 import torch
 from datasets import Dataset
 
-from hf_mars import MARSConfig, MARSTrainer
+from hf_mars import MARSTrainer
 from hf_mars.training.streams import IGNORED, build_streams
 from tests.tiny import MASK
 from tests.tiny_text import byte_level_tokenizer, counting_examples, text_model
+from tests.training.runs import small_config
 
 
 @pytest.fixture
@@ -18,18 +19,7 @@ def tokenizer():
 
 
 def config(tmp_path, **overrides):
-    arguments = {
-        "output_dir": str(tmp_path / "trainer"),
-        "per_device_train_batch_size": 4,
-        "max_steps": 2,
-        "logging_steps": 1,
-        "report_to": "none",
-        "save_strategy": "no",
-        "disable_tqdm": True,
-        "gradient_checkpointing": False,
-        "max_length": 64,
-    }
-    return MARSConfig(**{**arguments, **overrides})
+    return small_config(tmp_path, **{"gradient_checkpointing": False, "max_length": 64, **overrides})
 
 
 def loss_and_gradient(trainer, batches):
@@ -95,7 +85,7 @@ def test_a_mask_never_sees_its_own_or_a_later_turn():
             assert max(seen) == position - streams.offsets[0, column].item() - 1
             assert max(seen) < position and max(seen) >= turn_start - 1
             for key in range(20, len(index)):
-                assert not sees[column, key] or (streams.sources[0, key] >= turn_start) == True  # noqa: E712
+                assert not sees[column, key] or streams.sources[0, key].item() >= turn_start
 
 
 class TestDatasets:

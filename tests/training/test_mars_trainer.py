@@ -9,6 +9,7 @@ from trl import SFTConfig
 
 from hf_mars import MARSConfig, MARSTrainer
 from tests.tiny_text import byte_level_tokenizer, counting_examples, text_model
+from tests.training.runs import small_config
 
 
 @pytest.fixture
@@ -17,17 +18,7 @@ def tokenizer():
 
 
 def config(tmp_path, **overrides):
-    arguments = {
-        "output_dir": str(tmp_path / "trainer"),
-        "per_device_train_batch_size": 8,
-        "learning_rate": 5e-3,
-        "max_steps": 2,
-        "logging_steps": 1,
-        "report_to": "none",
-        "save_strategy": "no",
-        "disable_tqdm": True,
-    }
-    return MARSConfig(**{**arguments, **overrides})
+    return small_config(tmp_path, **{"per_device_train_batch_size": 8, "learning_rate": 5e-3, **overrides})
 
 
 def history(trainer, name):
