@@ -5,7 +5,7 @@ ARGS ?=
 
 .PHONY: quickstart test test-slow lint clean
 
-quickstart: $(VENV)/installed
+quickstart: $(VENV)/quickstart
 	$(BIN)/hf-mars quickstart $(ARGS)
 
 test: $(VENV)/installed
@@ -19,9 +19,13 @@ lint: $(VENV)/installed
 	$(BIN)/ruff format --check .
 
 # torch first and by its exact version: a looser range may bring a build for another device.
-$(VENV)/installed: pyproject.toml constraints.txt
+$(VENV)/quickstart: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --constraint constraints.txt torch
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[quickstart]"
+	touch $@
+
+$(VENV)/installed: $(VENV)/quickstart
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[quickstart,dev]"
 	touch $@
 

@@ -3,30 +3,35 @@
 from typing import TYPE_CHECKING
 
 from .decoding import MARSGenerateOutput, generate
-from .hub import save_pretrained
+from .evaluation import Evaluation, load_evaluation
+from .hub import push_to_hub, save_pretrained
 from .modeling import AutoMARSModelForCausalLM, enable_mars
 
 
 if TYPE_CHECKING:
-    from .training import MARSConfig, MARSTrainer
+    from .training import LogRunsCallback, MARSConfig, MARSTrainer
 
 
 __version__ = "0.1.0.dev0"
 
 __all__ = [
     "AutoMARSModelForCausalLM",
+    "Evaluation",
+    "LogRunsCallback",
     "MARSConfig",
     "MARSGenerateOutput",
     "MARSTrainer",
     "enable_mars",
     "generate",
+    "load_evaluation",
+    "push_to_hub",
     "save_pretrained",
 ]
 
 
 def __getattr__(name: str):
     # TRL takes seconds to import, and decoding does not need it.
-    if name in ("MARSConfig", "MARSTrainer"):
+    if name in ("LogRunsCallback", "MARSConfig", "MARSTrainer"):
         from . import training
 
         return getattr(training, name)

@@ -15,7 +15,8 @@ from transformers.trainer_callback import PrinterCallback
 from transformers.utils import logging
 
 from .. import AutoMARSModelForCausalLM
-from ..evaluation import Mode, ModeResult, describe_environment, format_table, measure_modes, plot_frontier
+from ..evaluation import Evaluation, Mode, ModeResult, describe_environment, format_table, measure_modes, plot_frontier
+from ..hub import document_checkpoint, read_card
 from ..training import MARSConfig, MARSTrainer
 from .data import load_any_dataset
 from .smollm2 import load_smollm2
@@ -25,6 +26,7 @@ from .word_problems import extract_answer, make_word_problems
 
 __all__ = ["add_parser", "run"]
 
+TASK = "held-out problems"
 NUM_HELD_OUT = 32
 NUM_SINGLE = 8
 LOSSY_THRESHOLDS = (0.95, 0.9, 0.7, 0.5)
@@ -166,10 +168,10 @@ def compare_modes(model, tokenizer, held_out: Dataset) -> list[ModeResult]:
     lossy = [Mode("lossy", threshold) for threshold in LOSSY_THRESHOLDS]
     verify = [Mode("verify", threshold) for threshold in VERIFY_THRESHOLDS]
     batched = measure_modes(
-        model, tokenizer, prompts, [Mode("AR"), *lossy, *verify], batch_size=8, is_correct=is_correct
+        model, tokenizer, prompts, [Mode("AR"), *lossy, *verify], batch_size=8, is_correct=is_correct, task=TASK
     )
     single = measure_modes(
-        model, tokenizer, prompts[:NUM_SINGLE], [Mode("AR"), *verify], batch_size=1, is_correct=is_correct
+        model, tokenizer, prompts[:NUM_SINGLE], [Mode("AR"), *verify], batch_size=1, is_correct=is_correct, task=TASK
     )
     return batched + single
 
@@ -179,18 +181,21 @@ def report(
 ) -> None:
     """Print the table; write it as JSON, and a picture beside it."""
     print("\n" + format_table(results) + "\n")
-    record = {
-        "command": shlex.join(["hf-mars", *sys.argv[1:]]),
-        "environment": describe_environment(),
-        "seed": options.seed,
-        "training": timed_training.history,
-        "results": [result.to_dict() for result in results],
-    }
+    evaluation = Evaluation(
+        results,
+        environment=describe_environment(),
+        command=shlex.join(["hf-mars", *sys.argv[1:]]),
+        seed=options.seed,
+    )
+    texts = {f"{result.label}, batch {result.batch_size}": result.texts for result in results}
+    record = {**evaluation.to_dict(), "training": timed_training.history, "texts": texts}
     json_path, plot_path = options.output_dir / "results.json", options.output_dir / "frontier.png"
     json_path.write_text(json.dumps(record, indent=2) + "\n")
-    batched = [result for result in results if result.batch_size == results[0].batch_size]
     plot_frontier(
-        batched, plot_path, title=f"{NUM_HELD_OUT} held-out problems, batch {results[0].batch_size}, by threshold"
+        evaluation.main_results(),
+        plot_path,
+        title=f"{NUM_HELD_OUT} held-out problems, batch {results[0].batch_size}, by threshold",
     )
-    print(f"Written: {json_path}, {plot_path}\n")
+    document_checkpoint(checkpoint, read_card(checkpoint), evaluation=evaluation)
+    print(f"Written: {json_path}, {plot_path}, {checkpoint / 'README.md'} (model card)\n")
     print(USAGE.format(checkpoint=str(checkpoint)))

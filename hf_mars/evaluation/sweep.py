@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 
 import torch
 from tqdm.auto import tqdm
@@ -45,6 +45,8 @@ class ModeResult:
         mode (`str`): Name of the mode.
         threshold (`float`, *optional*): Its threshold.
         batch_size (`int`): Prompts decoded together.
+        task (`str`): Name of what was asked.
+        num_examples (`int`): Number of prompts.
         accuracy (`float`, *optional*): Share of right answers; `None` without a scorer.
         tokens_per_forward (`float`): Generated tokens over forward passes, row by row.
         tokens_per_second (`float`): Generated tokens over seconds of wall clock, prompts included.
@@ -56,6 +58,8 @@ class ModeResult:
     mode: str
     threshold: float | None
     batch_size: int
+    task: str
+    num_examples: int
     accuracy: float | None
     tokens_per_forward: float
     tokens_per_second: float
@@ -63,8 +67,10 @@ class ModeResult:
     identical: float
     texts: list[str] = field(repr=False)
 
-    def to_dict(self) -> dict:
-        return asdict(self)
+    @property
+    def label(self) -> str:
+        """Mode and threshold."""
+        return str(Mode(self.mode, self.threshold))
 
 
 def measure_modes(
@@ -75,6 +81,7 @@ def measure_modes(
     batch_size: int,
     max_new_tokens: int = 256,
     is_correct: Callable[[int, str], bool] | None = None,
+    task: str = "prompts",
 ) -> list[ModeResult]:
     """
     Decode the prompts greedily in every mode. Modes take turns on each batch, so that a machine whose speed drifts
@@ -89,6 +96,7 @@ def measure_modes(
         max_new_tokens (`int`, *optional*, defaults to 256): Limit a prompt.
         is_correct (`Callable[[int, str], bool]`, *optional*):
             From a prompt's index and the output to whether it is right.
+        task (`str`, *optional*, defaults to `"prompts"`): Name of what is asked.
 
     Returns:
         `list[ModeResult]`, in the order of `modes`.
@@ -121,6 +129,8 @@ def measure_modes(
                 mode=mode.name,
                 threshold=mode.threshold,
                 batch_size=batch_size,
+                task=task,
+                num_examples=len(prompts),
                 accuracy=None if is_correct is None else mean(is_correct(i, text) for i, text in enumerate(texts)),
                 tokens_per_forward=num_tokens / forwards[index],
                 tokens_per_second=rate,
@@ -184,9 +194,8 @@ def format_table(results: list[ModeResult]) -> str:
     ]
     for result in results:
         accuracy = "" if result.accuracy is None else f"{result.accuracy:.2f}"
-        name = Mode(result.mode, result.threshold)
         lines.append(
-            f"| {name} | {result.batch_size} | {accuracy} | {result.tokens_per_forward:.2f} "
+            f"| {result.label} | {result.batch_size} | {accuracy} | {result.tokens_per_forward:.2f} "
             f"| {result.tokens_per_second:.1f} | {result.speedup:.2f} | {result.identical:.0%} |"
         )
     return "\n".join(lines)

@@ -1,6 +1,16 @@
-"""Checkpoints that travel."""
+"""Checkpoints that travel: saved with the code that decodes them, pushed with an honest card."""
 
-from .save import record_in_adapter, save_pretrained, write_custom_generate
+from .card import read_card
+from .push import PushResult, push_folder, push_to_hub
+from .save import complete_checkpoint, document_checkpoint, save_pretrained
 
 
-__all__ = ["record_in_adapter", "save_pretrained", "write_custom_generate"]
+__all__ = [
+    "PushResult",
+    "complete_checkpoint",
+    "document_checkpoint",
+    "push_folder",
+    "push_to_hub",
+    "read_card",
+    "save_pretrained",
+]

@@ -2,21 +2,26 @@
 
 import functools
 import inspect
+from concurrent.futures import Future
 from typing import Any
 
 import torch
+from huggingface_hub import HfApi
+from peft import PeftModel
 from transformers import AutoProcessor, PreTrainedModel, ProcessorMixin
 from trl import SFTTrainer
 from trl.trainer.utils import create_model_from_path, get_config_model_id
 
 from ..decoding.masks import check_attention_backend
-from ..hub import record_in_adapter, write_custom_generate
+from ..hub import PushResult, complete_checkpoint, document_checkpoint, push_folder, read_card
 from ..modeling import add_mask_token, check_architecture, enable_mars, get_base_model
 from .adapters import check_mask_row_is_trained, complete_output_embeddings, with_mask_row
 from .backbone import forward_streams
 from .expected_speed import count_expected_forwards
 from .mars_config import MARSConfig
+from .resuming import get_last_complete_checkpoint
 from .streams import IGNORED, build_streams
+from .summary import hub_datasets, summarize_training
 from .support import check_prepared, check_supported
 
 
@@ -97,8 +102,10 @@ class MARSTrainer(SFTTrainer):
         enable_mars(self.model, mask_token_id=mask_token_id, block_size=args.block_size)
         self._expected_speed = {"tokens": 0, "forwards": [0] * len(args.eval_thresholds)}
 
-    def train(self, *args, **kwargs):
-        output = super().train(*args, **kwargs)
+    def train(self, resume_from_checkpoint: str | bool | None = None, *args, **kwargs):
+        if resume_from_checkpoint is True:
+            resume_from_checkpoint = get_last_complete_checkpoint(self.args.output_dir)
+        output = super().train(resume_from_checkpoint, *args, **kwargs)
         # Layers that checkpoint their gradients drop the cache in training mode: leave the model ready to generate.
         self.model.eval()
         return output
@@ -177,11 +184,88 @@ class MARSTrainer(SFTTrainer):
             self._expected_speed = {"tokens": 0, "forwards": [0] * len(forwards)}
         super().log(logs, start_time)
 
+    def create_model_card(
+        self,
+        model_name: str | None = None,
+        dataset_name: str | list[str] | None = None,
+        tags: str | list[str] | None = None,
+    ) -> None:
+        """Write the model card of `args.output_dir`, as [`~hf_mars.save_pretrained`] does."""
+        if self.is_world_process_zero():
+            output_dir = self.args.output_dir
+            self._document(output_dir, read_card(output_dir), dataset_name, tags, self.hub_model_id)
+
+    def push_to_hub(
+        self,
+        commit_message: str | None = "End of training",
+        blocking: bool = True,
+        token: str | None = None,
+        revision: str | None = None,
+        private: bool | None = None,
+        **kwargs,
+    ) -> PushResult | Future | None:
+        """
+        Save the model and push it as [`~hf_mars.push_to_hub`] does: the weights first, then the card.
+
+        It takes the arguments of [`~transformers.Trainer.push_to_hub`].
+        """
+        self.callback_handler.on_push_begin(self.args, self.state, self.control)
+        token = token if token is not None else self.args.hub_token
+        if self.hub_model_id is None:
+            self.init_hf_repo(token=token, private=private)
+        self.save_model(_internal_call=True)
+        if not self.is_world_process_zero():
+            return None
+        self.create_model_card(**kwargs)
+        self._finish_current_push()
+        push = functools.partial(
+            push_folder,
+            self.args.output_dir,
+            self.hub_model_id,
+            token=token,
+            revision=revision if revision is not None else self.args.hub_revision,
+            private=private,
+            commit_message=commit_message,
+        )
+        return push() if blocking else HfApi().run_as_future(push)
+
     def _save(self, output_dir: str | None = None, state_dict: dict[str, Any] | None = None) -> None:
-        super()._save(output_dir, state_dict)
         output_dir = output_dir or self.args.output_dir
-        write_custom_generate(output_dir)
-        record_in_adapter(output_dir, self.model.config.mars)
+        previous = read_card(output_dir)
+        super()._save(output_dir, state_dict)
+        complete_checkpoint(output_dir, self.model.config.mars)
+        self._document(output_dir, previous)
+
+    def _push_from_checkpoint(self, checkpoint_folder: str) -> None:
+        if self.is_world_process_zero():  # the parent copies weights from there, but knows no custom_generate/
+            complete_checkpoint(self.args.output_dir, self.model.config.mars)
+        super()._push_from_checkpoint(checkpoint_folder)
+
+    def _document(
+        self,
+        directory: str,
+        previous: str | None,
+        dataset_name: str | list[str] | None = None,
+        tags: str | list[str] | None = None,
+        repo_id: str | None = None,
+    ) -> None:
+        named = [dataset_name] if isinstance(dataset_name, str) else dataset_name
+        checkpoint = {
+            "is_adapter": isinstance(self.model, PeftModel),
+            "base_model": None,
+            "mask_token": self.processing_class.mask_token,
+            **self.model.config.mars,
+        }
+        document_checkpoint(
+            directory,
+            previous,
+            checkpoint=checkpoint,
+            base_model=get_config_model_id(self.model.config),
+            datasets=named or hub_datasets(self.train_dataset),
+            tags=[tags] if isinstance(tags, str) else tags or (),
+            training=summarize_training(self),
+            repo_id=repo_id,
+        )
 
 
 def load_model(model_id: str, args: MARSConfig, quantization_config: Any = None) -> PreTrainedModel:

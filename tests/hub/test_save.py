@@ -1,45 +1,14 @@
 import json
-import subprocess
-import sys
+from pathlib import Path
 
 import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from hf_mars import save_pretrained
+from hf_mars import AutoMARSModelForCausalLM, decoding, save_pretrained
+from tests.hub.without_package import generate_without_package
 from tests.tiny import ragged_prompts, tiny_config, tiny_model
 from tests.tiny_text import byte_level_tokenizer
-
-
-# Runs where neither the package nor its source can be found.
-WITHOUT_PACKAGE = """
-import importlib.abc, json, sys
-
-class Refuse(importlib.abc.MetaPathFinder):
-    def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] == "hf_mars":
-            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-
-sys.meta_path.insert(0, Refuse())
-try:
-    import hf_mars
-except ModuleNotFoundError:
-    pass
-else:
-    raise SystemExit("hf_mars can be imported")
-
-import torch
-from transformers import AutoModelForCausalLM
-
-directory, prompts = sys.argv[1], json.loads(sys.argv[2])
-model = AutoModelForCausalLM.from_pretrained(directory, trust_remote_code=True, dtype=torch.float64)
-inputs = {name: torch.tensor(value) for name, value in prompts.items()}
-arguments = json.loads(sys.argv[3])
-output = model.generate(**inputs, **arguments, return_dict_in_generate=True)
-ids = inputs.pop("input_ids")
-positional = model.generate(ids, **inputs, **arguments)
-print(json.dumps([output.sequences.tolist(), output.run_lengths, positional.tolist()]))
-"""
 
 
 @pytest.mark.parametrize("verify", [False, True])
@@ -48,21 +17,9 @@ def test_a_checkpoint_generates_where_the_package_cannot_be_imported(tmp_path, v
     save_pretrained(model, tmp_path / "checkpoint")
     prompts = ragged_prompts([4, 9])
     arguments = {"max_new_tokens": 20, "mars_threshold": 0.3, "mars_verify": verify}
-    result = subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            WITHOUT_PACKAGE,
-            str(tmp_path / "checkpoint"),
-            json.dumps({name: value.tolist() for name, value in prompts.items()}),
-            json.dumps(arguments),
-        ],
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
+    sequences, run_lengths, positional = generate_without_package(
+        tmp_path / "checkpoint", prompts, arguments, cwd=tmp_path
     )
-    assert result.returncode == 0, result.stderr
-    sequences, run_lengths, positional = json.loads(result.stdout.splitlines()[-1])
     expected = model.generate(**prompts, **arguments, return_dict_in_generate=True)
     assert sequences == positional == expected.sequences.tolist()
     assert run_lengths == expected.run_lengths
@@ -84,6 +41,34 @@ def test_saving_a_loaded_checkpoint_again_keeps_everything(tmp_path):
     save_pretrained(loaded, tmp_path / "second")
     first, second = (json.loads((tmp_path / name / "config.json").read_text()) for name in ("first", "second"))
     assert first == second
+
+
+def test_generation_defaults_of_mars_are_never_written(tmp_path):
+    model = tiny_model()
+    model.generation_config.mars_threshold = 0.9
+    model.generation_config.max_new_tokens = 7
+    save_pretrained(model, tmp_path)
+    written = json.loads((tmp_path / "generation_config.json").read_text())
+    assert written["max_new_tokens"] == 7
+    assert not any(name.startswith("mars_") for name in written)
+
+
+def test_the_code_of_a_checkpoint_names_what_it_requires(tmp_path):
+    save_pretrained(tiny_model(), tmp_path)
+    assert "transformers>=" in (tmp_path / "custom_generate" / "requirements.txt").read_text()
+    sources = {path.name: path.read_bytes() for path in Path(decoding.__file__).parent.glob("*.py")}
+    copies = {path.name: path.read_bytes() for path in (tmp_path / "custom_generate").glob("*.py")}
+    assert copies == sources
+
+
+def test_a_model_loaded_with_remote_code_saves_as_usual(tmp_path):
+    save_pretrained(tiny_model(), tmp_path / "first")
+    loaded = AutoModelForCausalLM.from_pretrained(tmp_path / "first", trust_remote_code=True, dtype=torch.float64)
+    loaded.save_pretrained(tmp_path / "second")
+    prompts = ragged_prompts([4, 9])
+    arguments = {"max_new_tokens": 20, "mars_threshold": 0.3}
+    again = AutoMARSModelForCausalLM.from_pretrained(tmp_path / "second", dtype=torch.float64)
+    assert again.generate(**prompts, **arguments).tolist() == loaded.generate(**prompts, **arguments).tolist()
 
 
 def test_a_model_without_an_entry_is_refused(tmp_path):

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer, MixtralConfig
+from transformers import AutoModelForCausalLM, AutoTokenizer, BitsAndBytesConfig, MixtralConfig
 
 from hf_mars import AutoMARSModelForCausalLM, MARSTrainer
+from hf_mars.training.resuming import get_last_complete_checkpoint
 from hf_mars.training.streams import IGNORED
 from tests.tiny_text import byte_level_tokenizer, counting_examples, text_model
 from tests.training.runs import small_config
@@ -140,7 +141,10 @@ def test_a_killed_run_resumes(tmp_path, tokenizer):
         time.sleep(0.05)
     process.send_signal(signal.SIGKILL)
     process.wait()
-    saved = max(int(path.name.split("-")[1]) for path in (tmp_path / "trainer").glob("checkpoint-*"))
+    # What a kill in the middle of a save leaves behind: weights, but not yet the trainer's state.
+    (tmp_path / "trainer" / "checkpoint-1000").mkdir()
+    saved = int(Path(get_last_complete_checkpoint(tmp_path / "trainer")).name.split("-")[1])
+    assert saved >= 5
     trainer = train(tmp_path, tokenizer, resume=True, max_steps=saved + 5, save_strategy="steps", save_steps=5)
     reference = train(tmp_path / "reference", byte_level_tokenizer(), max_steps=saved + 5)
     assert trainer.state.global_step == saved + 5
@@ -226,6 +230,39 @@ class TestAdapters:
         assert outputs[1].sequences.tolist() == outputs[2].sequences.tolist()
         assert all(output.num_forward_passes < 16 for output in outputs)
 
+    def test_a_quantised_base(self, tmp_path, tokenizer):
+        """QLoRA: the base in 4 bits stays as it is, the adapter and the mask row train, save and reload."""
+        pytest.importorskip("bitsandbytes")
+        torch.manual_seed(0)
+        text_model(tokenizer).save_pretrained(tmp_path / "base")
+        tokenizer.save_pretrained(tmp_path / "base")
+        quantization = BitsAndBytesConfig(
+            load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=torch.float32
+        )
+        trainer = MARSTrainer(
+            str(tmp_path / "base"),
+            config(tmp_path, max_steps=30, learning_rate=1e-2, model_init_kwargs={"dtype": "float32"}),
+            train_dataset=counting_examples(48),
+            quantization_config=quantization,
+            peft_config=self.lora(),
+        )
+        layer = trainer.model.get_base_model().model.layers[0].mlp.gate_proj
+        assert layer.weight.dtype == torch.uint8
+        before = layer.weight.clone()
+        trainer.train()
+        assert torch.equal(layer.weight, before)
+        assert logged(trainer, "mask_loss")[-1] < logged(trainer, "mask_loss")[0]
+
+        trainer.save_model(str(tmp_path / "adapter"))
+        loaded = AutoMARSModelForCausalLM.from_pretrained(
+            tmp_path / "adapter", quantization_config=quantization, dtype=torch.float32
+        )
+        inputs = tokenizer("Count from 3.", return_tensors="pt")
+        arguments = {**inputs, "max_new_tokens": 16, "mars_threshold": 0.0, "return_dict_in_generate": True}
+        outputs = [model.generate(**arguments) for model in (trainer.model, loaded)]
+        assert outputs[0].sequences.tolist() == outputs[1].sequences.tolist()
+        assert all(output.num_forward_passes < 16 for output in outputs)
+
     def test_an_adapter_that_leaves_the_mask_row_alone_is_refused(self, tmp_path, tokenizer):
         from peft import get_peft_model
 
@@ -286,3 +323,13 @@ def test_expected_tokens_per_forward_is_what_decoding_measures(tmp_path, tokeniz
         measured = sum(map(sum, run_lengths)) / sum(map(len, run_lengths))
         assert measured > 1.3
         assert logs[f"eval_expected_tokens_per_forward/{threshold:g}"] == pytest.approx(measured, rel=0.05)
+
+
+def test_a_checkpoint_cut_short_is_never_resumed_from(tmp_path):
+    for step, state in ((5, '{"global_step": 5}'), (10, '{"global_step": 10}'), (15, '{"glob'), (20, None)):
+        (tmp_path / f"checkpoint-{step}").mkdir()
+        if state is not None:
+            (tmp_path / f"checkpoint-{step}" / "trainer_state.json").write_text(state)
+    assert get_last_complete_checkpoint(tmp_path) == str(tmp_path / "checkpoint-10")
+    with pytest.raises(ValueError, match="resume_from_checkpoint"):
+        get_last_complete_checkpoint(tmp_path / "elsewhere")

@@ -3,11 +3,13 @@ import math
 
 import pytest
 import torch
+from accelerate import ParallelismConfig
 from datasets import Dataset
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from trl import SFTConfig
 
 from hf_mars import MARSConfig, MARSTrainer
+from hf_mars.training.support import check_prepared
 from tests.tiny_text import byte_level_tokenizer, counting_examples, text_model
 from tests.training.runs import small_config
 
@@ -159,6 +161,17 @@ def test_a_loss_function_of_ones_own_is_refused_by_name(tmp_path, tokenizer):
             processing_class=tokenizer,
             compute_loss_func=lambda *args, **kwargs: None,
         )
+
+
+@pytest.mark.parametrize("sizes", [{"cp_size": 2}, {"sp_size": 2}])
+def test_processes_that_split_a_row_are_refused_by_name(tmp_path, tokenizer, sizes):
+    trainer = MARSTrainer(
+        text_model(tokenizer), config(tmp_path), train_dataset=counting_examples(8), processing_class=tokenizer
+    )
+    # Splitting needs several accelerators, so only the check is run.
+    trainer.accelerator.state.parallelism_config = ParallelismConfig(**sizes)
+    with pytest.raises(ValueError, match="parallelism_config"):
+        check_prepared(trainer)
 
 
 def test_flash_attention_is_refused_with_advice(tmp_path, tokenizer):
