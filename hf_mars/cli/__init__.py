@@ -3,7 +3,7 @@
 import argparse
 import sys
 
-from . import push, quickstart
+from . import bench, push, quickstart, tune
 
 
 __all__ = ["main"]
@@ -15,6 +15,8 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="hf-mars", description="Fine-tune and decode several tokens a forward pass.")
     subparsers = parser.add_subparsers(required=True, metavar="command")
     quickstart.add_parser(subparsers)
+    bench.add_parser(subparsers)
+    tune.add_parser(subparsers)
     push.add_parser(subparsers)
     subparsers.add_parser("sft", help="fine-tune with MARSTrainer and the arguments of TRL's sft.py", add_help=False)
     if arguments[:1] == ["sft"]:

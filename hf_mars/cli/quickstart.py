@@ -16,18 +16,19 @@ from transformers.utils import logging
 
 from .. import AutoMARSModelForCausalLM
 from ..evaluation import Evaluation, Mode, ModeResult, describe_environment, format_table, measure_modes, plot_frontier
+from ..evaluation.tasks.word_problems import HELD_OUT_SEED, extract_answer, make_word_problems
 from ..hub import document_checkpoint, read_card
 from ..training import MARSConfig, MARSTrainer
 from .data import load_any_dataset
 from .smollm2 import load_smollm2
 from .timed_training import TimedTraining
-from .word_problems import extract_answer, make_word_problems
 
 
 __all__ = ["add_parser", "run"]
 
 TASK = "held-out problems"
 NUM_HELD_OUT = 32
+NUM_RESERVED = 1000  # problems that `hf-mars bench` may ask are never trained on
 NUM_SINGLE = 8
 LOSSY_THRESHOLDS = (0.95, 0.9, 0.7, 0.5)
 VERIFY_THRESHOLDS = (0.9, 0.5)
@@ -123,8 +124,8 @@ def run(options: argparse.Namespace) -> None:
 def load_problems(dataset: str | None, seed: int) -> tuple[Dataset, Dataset]:
     """Training and held-out problems, disjoint, in prompt-completion format with chat messages."""
     if dataset is None:
-        held_out = make_word_problems(NUM_HELD_OUT, seed=seed + 1)
-        return make_word_problems(4000, seed=seed, exclude=held_out), held_out
+        reserved = make_word_problems(NUM_RESERVED, seed=HELD_OUT_SEED)
+        return make_word_problems(4000, seed=seed, exclude=reserved), reserved.select(range(NUM_HELD_OUT))
     try:
         data = load_any_dataset(dataset)
     except ValueError as error:

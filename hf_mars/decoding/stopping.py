@@ -16,14 +16,21 @@ class StoppingRule:
     Applies the stopping criteria of `generate` after each token of a run, although a run comes at once.
 
     The length and the end-of-sequence tokens are judged for all rows together. Other criteria (`max_time`,
-    `stop_strings`, custom ones) are called with one row at a time, once for each of its tokens in order: `input_ids`
-    of shape `(1, length)`, and the row's `scores` so far if `output_scores`.
+    `stop_strings`, custom ones) are called once for each token of each row, with `input_ids` of shape
+    `(batch_size, length)` that end, in the judged row, with that token. The other rows end with their own last judged
+    token, so that criteria which keep count of every row, or look back a few tokens, see what they would in plain
+    generation; between prompt and answer they are filled up with the mask token, which no text contains.
 
     Args:
         criteria ([`StoppingCriteriaList`]): As prepared by `generate`.
+        prompt_length (`int`): Length of the sequences before the first token.
+        batch_size (`int`): Number of rows.
+        mask_token_id (`int`): Id of the mask token.
     """
 
-    def __init__(self, criteria: StoppingCriteriaList):
+    def __init__(self, criteria: StoppingCriteriaList, prompt_length: int, batch_size: int, mask_token_id: int):
+        self.prompt_length, self.mask_token_id = prompt_length, mask_token_id
+        self.judged_lengths = [prompt_length] * batch_size
         self.max_length = min(c.max_length for c in criteria if isinstance(c, MaxLengthCriteria))
         eos_token_ids = [criterion.eos_token_id.flatten() for criterion in criteria if is_eos(criterion)]
         self.eos_token_ids = torch.cat(eos_token_ids) if eos_token_ids else None
@@ -62,24 +69,37 @@ class StoppingRule:
             torch.isin(sequence[-1], self.eos_token_ids.to(sequence.device))
         )
 
-    def cut_row(self, sequence: torch.Tensor, start: int, row: int, scores: TokenRecord | None) -> tuple[int, bool]:
+    def cut_row(
+        self, sequences: torch.Tensor, row: int, run_length: int, scores: TokenRecord | None
+    ) -> tuple[int, bool]:
         """
         Judge one row's run token by token with the criteria that `cut` leaves out.
 
         Args:
-            sequence (`torch.LongTensor` of shape `(length,)`): The row with its run.
-            start (`int`): Where the run begins.
-            row (`int`): Index of the row in the batch.
+            sequences (`torch.LongTensor` of shape `(batch_size, max_length)`): All rows, with their runs.
+            row (`int`): The row.
+            run_length (`int`): Length of its run.
             scores ([`TokenRecord`], *optional*): Scores of the tokens so far.
 
         Returns:
             `tuple(int, bool)`: length of the run after the cut, and whether the row is done.
         """
-        for length in range(start + 1, len(sequence) + 1):
-            row_scores = None if scores is None else scores.row(row, length)
-            if self.others(sequence[None, :length], row_scores).any():
+        start = self.judged_lengths[row]
+        for length in range(start + 1, start + run_length + 1):
+            self.judged_lengths[row] = length
+            batch_scores = None if scores is None else scores.to_tuple(length - self.prompt_length)
+            if self.others(self._align(sequences, length), batch_scores).expand(len(sequences))[row]:
                 return length - start, True
-        return len(sequence) - start, False
+        return run_length, False
+
+    def _align(self, sequences: torch.Tensor, length: int) -> torch.Tensor:
+        """All rows at one length: prompts to the left, the last judged tokens of the answers to the right."""
+        aligned = sequences.new_full((len(sequences), length), self.mask_token_id)
+        aligned[:, : self.prompt_length] = sequences[:, : self.prompt_length]
+        for row, judged in enumerate(self.judged_lengths):
+            num_tokens = min(judged, length) - self.prompt_length
+            aligned[row, length - num_tokens :] = sequences[row, judged - num_tokens : judged]
+        return aligned
 
 
 def is_eos(criterion) -> bool:

@@ -86,7 +86,7 @@ class MARSDecoder:
         self.forward: Callable = model  # of the steps after the first; the caller may compile it
         self.rows_stay = static or past is not None
         self.scores, self.logits, self.with_confidences = scores, logits, with_confidences
-        self.stopping = StoppingRule(stopping_criteria)
+        self.stopping = StoppingRule(stopping_criteria, prompt_length, batch_size, options.mask_token_id)
         self.decider = Decider(options, logits_processor, self.stopping, do_sample, batch_size)
         self.max_length, self.pad_token_id = self.stopping.max_length, pad_token_id
         self.slot_offset, self.context_length = context_length - prompt_length, context_length
@@ -256,10 +256,9 @@ class MARSDecoder:
     def _cut_by_row(self, run_lengths: torch.Tensor, is_finished: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Apply the stopping criteria that look at the tokens of one row."""
         lengths, finished = run_lengths.tolist(), is_finished.tolist()
-        for index, (row, start) in enumerate(zip(self.rows.ids.tolist(), self.rows.lengths.tolist(), strict=True)):
+        for index, row in enumerate(self.rows.ids.tolist()):
             if lengths[index] > 0:
-                sequence = self.sequences[row, : start + lengths[index]]
-                lengths[index], is_stopped = self.stopping.cut_row(sequence, start, row, self.scores)
+                lengths[index], is_stopped = self.stopping.cut_row(self.sequences, row, lengths[index], self.scores)
                 finished[index] |= is_stopped
         return run_lengths.new_tensor(lengths), is_finished.new_tensor(finished)
 

@@ -2,18 +2,25 @@
 
 from .environment import describe_environment
 from .evaluation import EVALUATION_FILE, Evaluation, load_evaluation
-from .plots import plot_frontier
-from .sweep import Mode, ModeResult, format_table, measure_modes
+from .journal import Journal
+from .modes import PEERS, Mode
+from .plots import plot_batch_sizes, plot_frontier, plot_run_lengths
+from .sweep import ModeResult, measure_modes
+from .table import format_table
 
 
 __all__ = [
     "EVALUATION_FILE",
+    "PEERS",
     "Evaluation",
+    "Journal",
     "Mode",
     "ModeResult",
     "describe_environment",
     "format_table",
     "load_evaluation",
     "measure_modes",
+    "plot_batch_sizes",
     "plot_frontier",
+    "plot_run_lengths",
 ]

@@ -26,6 +26,7 @@ class Evaluation:
         command (`str`, *optional*): The command that measured it.
         seed (`int`, *optional*): Seed of the data.
         datasets (`dict[str, str]`, *optional*): For tasks whose data set is on the Hub, its id.
+        notes (`dict[str, str]`, *optional*): What a reader has to know of a task.
     """
 
     results: list[ModeResult]
@@ -33,6 +34,7 @@ class Evaluation:
     command: str | None = None
     seed: int | None = None
     datasets: dict[str, str] = field(default_factory=dict)
+    notes: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self):
         if not self.results:

@@ -1,56 +1,139 @@
 """Pictures of a sweep."""
 
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 
 from .sweep import ModeResult
 
 
-__all__ = ["plot_frontier"]
+__all__ = ["plot_batch_sizes", "plot_frontier", "plot_run_lengths"]
 
-COLORS = {"lossy": "#d95f02", "verify": "#1b9e77"}
+COLORS = {"AR": "0.15", "lossy": "#d95f02", "verify": "#1b9e77"}
+PEER_COLOR = "0.55"
 
 
-def plot_frontier(results: list[ModeResult], path: str | Path, title: str = "") -> None:
-    """
-    Draw speed against quality: the accuracy of each mode (share identical to AR where no accuracy was measured) over
-    its speedup.
-
-    Args:
-        results (`list[ModeResult]`): As [`measure_modes`] returns them, the autoregressive one first.
-        path (`str` or `Path`): Where to write the PNG.
-        title (`str`, *optional*): Title of the plot.
-    """
+@contextlib.contextmanager
+def figure_at(path: str | Path, width: float = 6.4, height: float = 4.2) -> Iterator:
+    """Axes of a figure that is written to `path` at the end."""
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
+    figure, axes = plt.subplots(figsize=(width, height), layout="constrained")
+    axes.grid(color="0.93")
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+    yield axes
+    figure.savefig(path, dpi=150)
+    plt.close(figure)
+
+
+def plot_frontier(results: list[ModeResult], path: str | Path, title: str = "") -> None:
+    """
+    Draw speed against quality: the accuracy of each mode (share identical to plain decoding where no accuracy was
+    measured) over its speedup.
+
+    Args:
+        results (`list[ModeResult]`): Of one task and batch size, the autoregressive one first.
+        path (`str` or `Path`): Where to write the PNG.
+        title (`str`, *optional*): Title of the plot.
+    """
     has_accuracy = results[0].accuracy is not None
 
     def quality(result: ModeResult) -> float:
         return result.accuracy if has_accuracy else result.identical
 
-    figure, axes = plt.subplots(figsize=(6.4, 4.2), layout="constrained")
-    axes.axhline(quality(results[0]), color="0.7", linewidth=1, linestyle="--", zorder=0)
-    axes.plot(results[0].speedup, quality(results[0]), "ko", markersize=7, label="AR")
-    for name, color in COLORS.items():
-        points = [result for result in results if result.mode == name]
-        axes.plot([p.speedup for p in points], [quality(p) for p in points], "o-", color=color, label=name)
-        for index, point in enumerate(points):
+    with figure_at(path) as axes:
+        axes.axhline(quality(results[0]), color="0.7", linewidth=1, linestyle="--", zorder=0)
+        axes.plot(results[0].speedup, quality(results[0]), "o", color=COLORS["AR"], markersize=7, label="AR")
+        for name in ("lossy", "verify"):
+            points = [r for r in results if r.mode == name and r.metric == "probability"]
+            points = [r for r in points if r.block_size == points[0].block_size]
+            axes.plot([p.speedup for p in points], [quality(p) for p in points], "o-", color=COLORS[name], label=name)
+            for index, point in enumerate(points):
+                axes.annotate(
+                    f"{point.threshold:g}",
+                    (point.speedup, quality(point)),
+                    xytext=(0, 8 if (index + (name == "verify")) % 2 else -15),
+                    textcoords="offset points",
+                    ha="center",
+                    fontsize=8,
+                    color=COLORS[name],
+                )
+        peers = [r for r in results[1:] if r.mode not in COLORS]
+        for index, peer in enumerate(sorted(peers, key=lambda r: r.speedup)):
+            axes.plot(peer.speedup, quality(peer), "x", color=PEER_COLOR)
             axes.annotate(
-                f"{point.threshold:g}",
-                (point.speedup, quality(point)),
-                xytext=(0, 8 if (index + (name == "verify")) % 2 else -15),
+                peer.mode,
+                (peer.speedup, quality(peer)),
+                xytext=(0, 6 + 11 * (index % 3)),
                 textcoords="offset points",
                 ha="center",
-                fontsize=8,
+                fontsize=7,
+                color=PEER_COLOR,
+            )
+        axes.set_xlabel("speedup over autoregressive decoding (wall clock)")
+        axes.set_ylabel("accuracy" if has_accuracy else "share identical to AR")
+        axes.margins(x=0.08, y=0.2)
+        axes.legend(loc="best", frameon=False)
+        axes.set_title(title, fontsize=10)
+
+
+def plot_batch_sizes(results: list[ModeResult], path: str | Path, title: str = "") -> None:
+    """
+    Draw the speedup of each way to decode over the batch size.
+
+    Args:
+        results (`list[ModeResult]`): Of one task, at several batch sizes.
+        path (`str` or `Path`): Where to write the PNG.
+        title (`str`, *optional*): Title of the plot.
+    """
+    with figure_at(path, width=7.2) as axes:
+        batch_sizes = sorted({result.batch_size for result in results})
+        for label in dict.fromkeys(result.label for result in results):
+            points = sorted((r for r in results if r.label == label), key=lambda r: r.batch_size)
+            color = COLORS.get(points[0].mode, PEER_COLOR)
+            where = [batch_sizes.index(point.batch_size) for point in points]
+            style = {"lossy": "o-", "verify": "s-"}.get(points[0].mode, "x--")
+            axes.plot(where, [p.speedup for p in points], style, color=color, markersize=5, alpha=0.85)
+            axes.annotate(
+                label,
+                (where[-1], points[-1].speedup),
+                xytext=(6, -3),
+                textcoords="offset points",
+                fontsize=7,
                 color=color,
             )
-    axes.set_xlabel("speedup over autoregressive decoding (wall clock)")
-    axes.set_ylabel("accuracy" if has_accuracy else "share identical to AR")
-    axes.margins(x=0.08, y=0.2)
-    axes.grid(color="0.93")
-    axes.legend(loc="best", frameon=False)
-    axes.set_title(title, fontsize=10)
-    figure.savefig(path, dpi=150)
-    plt.close(figure)
+        axes.set_xticks(range(len(batch_sizes)), [str(size) for size in batch_sizes])
+        axes.set_xlim(-0.2, len(batch_sizes) - 1 + 0.25 * len(batch_sizes))
+        axes.set_xlabel("batch size")
+        axes.set_ylabel("speedup over autoregressive decoding")
+        axes.set_title(title, fontsize=10)
+
+
+def plot_run_lengths(results: list[ModeResult], path: str | Path, title: str = "") -> None:
+    """
+    Draw which share of the forward passes added one, two, ... tokens.
+
+    Args:
+        results (`list[ModeResult]`): Of one task and batch size; those without run lengths are left out.
+        path (`str` or `Path`): Where to write the PNG.
+        title (`str`, *optional*): Title of the plot.
+    """
+    shown = [r for r in results if r.mode in ("lossy", "verify") and r.run_lengths]
+    longest = max(len(result.run_lengths) for result in shown)
+    with figure_at(path) as axes:
+        width = 0.8 / len(shown)
+        for index, result in enumerate(shown):
+            shares = [count / sum(result.run_lengths) for count in result.run_lengths]
+            where = [length - 0.4 + (index + 0.5) * width for length in range(1, len(shares))]
+            same = [r for r in shown if r.mode == result.mode]
+            alpha = 0.35 + 0.65 * (same.index(result) + 1) / len(same)
+            axes.bar(where, shares[1:], width, color=COLORS[result.mode], alpha=alpha, label=result.label)
+        axes.set_xticks(range(1, longest))
+        axes.set_xlabel("tokens that a forward pass added")
+        axes.set_ylabel("share of the forward passes")
+        axes.legend(frameon=False, fontsize=8)
+        axes.set_title(title, fontsize=10)

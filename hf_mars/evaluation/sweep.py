@@ -1,39 +1,20 @@
 """Several ways to decode the same prompts, measured in one run."""
 
-import time
+from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
-import torch
 from tqdm.auto import tqdm
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from .clock import ForwardClock
+from .journal import Journal
+from .modes import Mode, decode
 
-__all__ = ["Mode", "ModeResult", "format_table", "measure_modes"]
 
+__all__ = ["ModeResult", "measure_modes", "tokenize"]
 
-@dataclass(frozen=True)
-class Mode:
-    """
-    One way to decode.
-
-    Args:
-        name (`str`): `"AR"`, `"lossy"` or `"verify"`.
-        threshold (`float`, *optional*): `mars_threshold`; `None` for plain autoregressive decoding.
-    """
-
-    name: str
-    threshold: float | None = None
-
-    @property
-    def arguments(self) -> dict:
-        """The `mars_*` arguments of `generate`; none for plain autoregressive decoding."""
-        if self.threshold is None:
-            return {}
-        return {"mars_threshold": self.threshold, "mars_verify": self.name == "verify"}
-
-    def __str__(self) -> str:
-        return self.name if self.threshold is None else f"{self.name} {self.threshold:g}"
+POSITION_BUCKET = 16  # tokens
 
 
 @dataclass
@@ -52,6 +33,16 @@ class ModeResult:
         tokens_per_second (`float`): Generated tokens over seconds of wall clock, prompts included.
         speedup (`float`): `tokens_per_second` over that of the first mode.
         identical (`float`): Share of outputs that are token for token those of the first mode.
+        metric (`str`, *optional*, defaults to `"probability"`): `mars_metric`.
+        block_size (`int`, *optional*): `mars_block_size`; `None` for that of the checkpoint.
+        lossless (`bool`, *optional*, defaults to `False`): Whether greedy output is plain decoding's by construction.
+        first_token_seconds (`float`, *optional*): Mean seconds from the call to the end of its first forward.
+        outside_forwards (`float`, *optional*): Share of the wall clock that is not spent in the model's forward.
+        columns (`float`, *optional*): Mean columns of a forward after the first.
+        peak_memory (`int`, *optional*): Bytes, of the accelerator, or of the whole process on a CPU.
+        run_lengths (`list[int]`, *optional*): How many forwards added 0, 1, 2, ... tokens.
+        tokens_per_forward_by_position (`list[float]`, *optional*):
+            Mean run length of the forwards that began in the first 16 tokens of an answer, in the next 16, and so on.
         texts (`list[str]`): The decoded outputs.
     """
 
@@ -65,12 +56,35 @@ class ModeResult:
     tokens_per_second: float
     speedup: float
     identical: float
-    texts: list[str] = field(repr=False)
+    metric: str = "probability"
+    block_size: int | None = None
+    lossless: bool = False
+    first_token_seconds: float | None = None
+    outside_forwards: float | None = None
+    columns: float | None = None
+    peak_memory: int | None = None
+    run_lengths: list[int] | None = None
+    tokens_per_forward_by_position: list[float] | None = None
+    texts: list[str] = field(default_factory=list, repr=False)
 
     @property
     def label(self) -> str:
-        """Mode and threshold."""
-        return str(Mode(self.mode, self.threshold))
+        """Mode, threshold, and what differs from the defaults."""
+        return str(Mode(self.mode, self.threshold, self.metric, self.block_size))
+
+
+@dataclass
+class Measurement:
+    """One batch, decoded once in one mode; see [`Decoded`] and [`ForwardClock`]."""
+
+    tokens: list[list[int]]
+    forward_passes: list[int]
+    run_lengths: list[list[int]] | None
+    seconds: float
+    in_forwards: float
+    first_token_seconds: float
+    columns: float
+    peak_memory: int | None
 
 
 def measure_modes(
@@ -82,48 +96,66 @@ def measure_modes(
     max_new_tokens: int = 256,
     is_correct: Callable[[int, str], bool] | None = None,
     task: str = "prompts",
+    rounds: int = 1,
+    journal: Journal | None = None,
+    draft: PreTrainedModel | None = None,
 ) -> list[ModeResult]:
     """
     Decode the prompts greedily in every mode. Modes take turns on each batch, so that a machine whose speed drifts
-    slows them all alike; one batch is decoded beforehand and not counted.
+    slows them all alike; one batch is decoded beforehand and not counted. Of several rounds the best one counts.
 
     Args:
         model ([`PreTrainedModel`]): A MARS model.
         tokenizer ([`PreTrainedTokenizerBase`]): Its tokenizer, with a chat template.
         prompts (`list[list[dict]]`): Chat messages, one list a prompt.
         modes (`list[Mode]`): The first one is what the others are compared with.
-        batch_size (`int`): Prompts decoded together.
+        batch_size (`int`): Prompts decoded together. Modes that cannot decode so many are left out.
         max_new_tokens (`int`, *optional*, defaults to 256): Limit a prompt.
         is_correct (`Callable[[int, str], bool]`, *optional*):
             From a prompt's index and the output to whether it is right.
         task (`str`, *optional*, defaults to `"prompts"`): Name of what is asked.
+        rounds (`int`, *optional*, defaults to 1): How often every batch is decoded.
+        journal ([`Journal`], *optional*): Where measurements are kept, and found again.
+        draft ([`PreTrainedModel`], *optional*): The small model of assisted decoding.
 
     Returns:
         `list[ModeResult]`, in the order of `modes`.
     """
-    seconds = [0.0] * len(modes)
-    outputs: list[list[list[int]]] = [[] for _ in modes]
-    forwards = [0] * len(modes)
+    modes = [mode for mode in modes if mode.fits(batch_size)]
     starts = range(0, len(prompts), batch_size)
-    with tqdm(
-        total=len(starts) * len(modes), desc=f"decode, batch {batch_size}", unit="batch", disable=None
-    ) as progress:
-        for start in starts:
-            inputs = tokenize(tokenizer, prompts[start : start + batch_size]).to(model.device)
-            for index, mode in enumerate(modes):
-                if start == 0:
-                    decode_batch(model, inputs, mode, max_new_tokens=8)
-                tokens, num_forwards, elapsed = decode_batch(model, inputs, mode, max_new_tokens)
-                outputs[index] += tokens
-                forwards[index] += num_forwards
-                seconds[index] += elapsed
-                progress.update()
+    best: dict[tuple[int, int], Measurement] = {}
+    total = rounds * len(starts) * len(modes)
+    warm = set()
+    with tqdm(total=total, desc=f"{task}, batch {batch_size}", unit="batch", disable=None) as progress:
+        for round_index in range(rounds):
+            for start in starts:
+                inputs = tokenize(tokenizer, prompts[start : start + batch_size]).to(model.device)
+                for index, mode in enumerate(modes):
+                    key = f"{task}|batch {batch_size}|{start}|round {round_index}|{mode}"
+                    values = journal.get(key) if journal is not None else None
+                    if values is None:
+                        if index not in warm:
+                            measure(model, inputs, mode, 8, draft)
+                            warm.add(index)
+                        measurement = measure(model, inputs, mode, max_new_tokens, draft)
+                        if journal is not None:
+                            journal.add(key, asdict(measurement))
+                    else:
+                        measurement = Measurement(**values)
+                    previous = best.get((index, start))
+                    if previous is None or measurement.seconds < previous.seconds:
+                        best[index, start] = measurement
+                    progress.update()
 
-    results = []
+    results: list[ModeResult] = []
+    reference: list[list[int]] = []
     for index, mode in enumerate(modes):
-        texts = tokenizer.batch_decode(outputs[index], skip_special_tokens=True)
-        num_tokens = sum(map(len, outputs[index]))
-        rate = num_tokens / seconds[index]
+        measurements = [best[index, start] for start in starts]
+        tokens = [row for measurement in measurements for row in measurement.tokens]
+        reference = reference or tokens
+        texts = tokenizer.batch_decode(tokens, skip_special_tokens=True)
+        accuracy = None if is_correct is None else mean(is_correct(i, text) for i, text in enumerate(texts))
+        rate = sum(map(len, tokens)) / sum(m.seconds for m in measurements)
         results.append(
             ModeResult(
                 mode=mode.name,
@@ -131,15 +163,57 @@ def measure_modes(
                 batch_size=batch_size,
                 task=task,
                 num_examples=len(prompts),
-                accuracy=None if is_correct is None else mean(is_correct(i, text) for i, text in enumerate(texts)),
-                tokens_per_forward=num_tokens / forwards[index],
+                accuracy=accuracy,
+                tokens_per_forward=sum(map(len, tokens)) / sum(sum(m.forward_passes) for m in measurements),
                 tokens_per_second=rate,
                 speedup=rate / results[0].tokens_per_second if results else 1.0,
-                identical=mean(a == b for a, b in zip(outputs[index], outputs[0], strict=True)),
+                identical=mean(a == b for a, b in zip(tokens, reference, strict=True)),
+                metric=mode.metric,
+                block_size=mode.block_size,
+                lossless=mode.is_lossless,
+                first_token_seconds=mean(m.first_token_seconds for m in measurements),
+                outside_forwards=1 - sum(m.in_forwards for m in measurements) / sum(m.seconds for m in measurements),
+                columns=mean(m.columns for m in measurements),
+                peak_memory=max((m.peak_memory for m in measurements if m.peak_memory), default=None),
                 texts=texts,
+                **summarize_runs([row for m in measurements for row in m.run_lengths or []]),
             )
         )
     return results
+
+
+def measure(model, inputs, mode: Mode, max_new_tokens: int, draft: PreTrainedModel | None) -> Measurement:
+    with ForwardClock(model) as clock:
+        decoded = decode(model, inputs, mode, max_new_tokens, clock, draft)
+    return Measurement(
+        tokens=decoded.tokens,
+        forward_passes=decoded.forward_passes,
+        run_lengths=decoded.run_lengths,
+        seconds=clock.seconds,
+        in_forwards=clock.in_forwards,
+        first_token_seconds=clock.first_forward,
+        columns=clock.columns,
+        peak_memory=clock.peak_memory,
+    )
+
+
+def summarize_runs(rows: list[list[int]]) -> dict[str, list]:
+    """Histogram of the run lengths, and their mean by position in the answer."""
+    if not rows:
+        return {}
+    counts = Counter(length for row in rows for length in row)
+    tokens, forwards = Counter(), Counter()
+    for row in rows:
+        position = 0
+        for length in row:
+            bucket = position // POSITION_BUCKET
+            tokens[bucket] += length
+            forwards[bucket] += 1
+            position += length
+    return {
+        "run_lengths": [counts[length] for length in range(max(counts) + 1)],
+        "tokens_per_forward_by_position": [tokens[b] / forwards[b] for b in sorted(forwards)],
+    }
 
 
 def tokenize(tokenizer: PreTrainedTokenizerBase, prompts: list[list[dict[str, str]]]):
@@ -154,48 +228,6 @@ def tokenize(tokenizer: PreTrainedTokenizerBase, prompts: list[list[dict[str, st
     )
 
 
-def decode_batch(model, inputs, mode: Mode, max_new_tokens: int) -> tuple[list[list[int]], int, float]:
-    """Generated tokens of each row (end-of-sequence included, padding not), forward passes row by row, seconds."""
-    synchronize(model.device)
-    start = time.perf_counter()
-    output = model.generate(
-        **inputs, max_new_tokens=max_new_tokens, do_sample=False, return_dict_in_generate=True, **mode.arguments
-    )
-    synchronize(model.device)
-    elapsed = time.perf_counter() - start
-    generated = output.sequences[:, inputs["input_ids"].shape[1] :].tolist()
-    if mode.threshold is not None:
-        lengths = [sum(run_lengths) for run_lengths in output.run_lengths]
-        num_forwards = sum(map(len, output.run_lengths))
-    else:
-        eos = model.generation_config.eos_token_id
-        eos = set(eos if isinstance(eos, list) else [eos])
-        lengths = [next((i + 1 for i, token in enumerate(row) if token in eos), len(row)) for row in generated]
-        num_forwards = sum(lengths)
-    return [row[:length] for row, length in zip(generated, lengths, strict=True)], num_forwards, elapsed
-
-
-def synchronize(device: torch.device) -> None:
-    """Wait for the device, so that a clock read afterwards tells the truth."""
-    if device.type != "cpu":
-        torch.accelerator.synchronize(device)
-
-
 def mean(values) -> float:
     values = list(values)
     return sum(values) / len(values)
-
-
-def format_table(results: list[ModeResult]) -> str:
-    """The results as a Markdown table."""
-    lines = [
-        "| mode | batch | accuracy | tokens/forward | tokens/s | speedup over AR | identical to AR |",
-        "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
-    ]
-    for result in results:
-        accuracy = "" if result.accuracy is None else f"{result.accuracy:.2f}"
-        lines.append(
-            f"| {result.label} | {result.batch_size} | {accuracy} | {result.tokens_per_forward:.2f} "
-            f"| {result.tokens_per_second:.1f} | {result.speedup:.2f} | {result.identical:.0%} |"
-        )
-    return "\n".join(lines)

@@ -205,6 +205,7 @@ def describe(evaluation: Evaluation, directory: Path) -> str:
         table=format_table(evaluation.results),
         picture=PICTURE_FILE if (directory / PICTURE_FILE).is_file() else None,
         environment=evaluation.environment,
+        notes=evaluation.notes,
         command=evaluation.command and without_paths(evaluation.command),
     )
 

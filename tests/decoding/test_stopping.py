@@ -83,10 +83,48 @@ class TestCriteria:
             result = output.sequences[row, 9:].tolist()
             assert result == tokens[:end] + [PAD] * (len(result) - end)
             assert sum(output.run_lengths[row]) == end
-        # Called with one row at a time, once for each returned token
-        assert all(len(call) == 1 for call in criterion.calls)
+        # Called with all rows, once for each returned token
+        assert all(len(call) == len(free.sequences) for call in criterion.calls)
         lengths = [len(call[0]) - 9 for call in criterion.calls]
         assert sorted(lengths) == sorted(i + 1 for row in output.run_lengths for i in range(sum(row)))
+
+    def test_a_criterion_may_keep_count_of_every_row(self, model, prompts, verify):
+        class TrackRows(StoppingCriteria):
+            """Looks back two tokens, and remembers which rows are done."""
+
+            def __init__(self, pair):
+                self.pair, self.done = pair, [False] * 8
+
+            def __call__(self, input_ids, scores, **kwargs):
+                for row, tokens in enumerate(input_ids[:, 9:][:, -2:].tolist()):
+                    self.done[row] |= tokens == self.pair
+                return torch.tensor(self.done[: len(input_ids)])
+
+        arguments = {**prompts, "max_new_tokens": NEW_TOKENS, "mars_threshold": 0.3, "mars_verify": verify}
+        free = model.generate(**arguments, return_dict_in_generate=True)
+        for row in range(len(free.sequences)):
+            pair = free.sequences[row, 9 + 5 : 9 + 7].tolist()
+            output = model.generate(**arguments, stopping_criteria=[TrackRows(pair)], return_dict_in_generate=True)
+            assert output.tokens_per_forward > 1
+            for index, tokens in enumerate(free.sequences[:, 9:].tolist()):
+                tokens = tokens[: sum(free.run_lengths[index])]
+                ends = [i + 1 for i in range(1, len(tokens)) if tokens[i - 1 : i + 1] == pair]
+                assert sum(output.run_lengths[index]) == (ends[0] if ends else len(tokens))
+
+    def test_a_criterion_may_decide_for_the_whole_batch(self, model, prompts, verify):
+        class AllAt(StoppingCriteria):
+            def __call__(self, input_ids, scores, **kwargs):
+                return input_ids.shape[1] >= 9 + 7
+
+        output = model.generate(
+            **prompts,
+            max_new_tokens=NEW_TOKENS,
+            mars_threshold=0.3,
+            mars_verify=verify,
+            stopping_criteria=[AllAt()],
+            return_dict_in_generate=True,
+        )
+        assert max(map(sum, output.run_lengths)) == 7
 
     def test_end_of_sequence_comes_before_other_criteria(self, model, prompts, verify):
         arguments = {**prompts, "max_new_tokens": NEW_TOKENS, "mars_threshold": 0.3, "mars_verify": verify}
@@ -99,7 +137,7 @@ class TestCriteria:
 
         class ReadScores(StoppingCriteria):
             def __call__(self, input_ids, scores, **kwargs):
-                assert all(score.shape == (1, 48) for score in scores)
+                assert all(score.shape == (len(input_ids), 48) for score in scores)
                 lengths.append((input_ids.shape[1], len(scores)))
                 return torch.tensor([False])
 

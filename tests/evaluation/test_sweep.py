@@ -1,46 +1,127 @@
+import copy
+
 import pytest
+import torch
 
 from hf_mars import enable_mars
-from hf_mars.evaluation import Mode, ModeResult, describe_environment, format_table, measure_modes, plot_frontier
+from hf_mars.evaluation import PEERS, Journal, Mode, measure_modes
+from hf_mars.evaluation.clock import ForwardClock
+from hf_mars.evaluation.sweep import summarize_runs
 from hf_mars.modeling import add_mask_token
 from tests.tiny_text import byte_level_tokenizer, counting_examples, text_model
 
 
 @pytest.fixture(scope="module")
-def results():
+def subject():
+    torch.manual_seed(0)
     tokenizer = byte_level_tokenizer()
     model = text_model(tokenizer).double().eval()
-    enable_mars(model, mask_token_id=add_mask_token(model, tokenizer), block_size=4)
-    modes = [Mode("AR"), Mode("lossy", 0.0), Mode("verify", 0.0)]
+    return enable_mars(model, mask_token_id=add_mask_token(model, tokenizer), block_size=4), tokenizer
+
+
+def measure(subject, modes, batch_size=2, **kwargs):
+    model, tokenizer = subject
     prompts = list(counting_examples(5)["prompt"])
     return measure_modes(
-        model, tokenizer, prompts, modes, batch_size=2, max_new_tokens=12, is_correct=lambda index, text: index == 0
+        model,
+        tokenizer,
+        prompts,
+        modes,
+        batch_size,
+        max_new_tokens=12,
+        is_correct=lambda index, text: index == 0,
+        task="counting",
+        **kwargs,
     )
 
 
-def test_modes_are_measured_on_every_prompt(results):
-    ar, lossy, verify = results
-    assert [len(result.texts) for result in results] == [5, 5, 5]
+def test_modes_are_measured_on_every_prompt(subject):
+    ar, lossy, verify = measure(subject, [Mode("AR"), Mode("lossy", 0.0), Mode("verify", 0.0)])
+    assert [len(result.texts) for result in (ar, lossy, verify)] == [5, 5, 5]
     assert ar.tokens_per_forward == ar.speedup == ar.identical == 1.0
     assert lossy.tokens_per_forward > 2
     assert verify.identical == 1.0
     assert ar.accuracy == pytest.approx(0.2)
+    assert (ar.lossless, lossy.lossless, verify.lossless) == (True, False, True)
+    for result in (ar, lossy, verify):
+        assert 0 < result.first_token_seconds
+        assert 0 < result.outside_forwards < 1
+        assert result.peak_memory > 1e6
+        assert result.task == "counting" and result.num_examples == 5
+    assert ar.columns == 1 and lossy.columns > 3
+    assert ar.run_lengths == [0, 60]
+    assert sum(count * length for length, count in enumerate(lossy.run_lengths)) == 60
 
 
-def test_table_has_a_line_a_mode(results):
-    lines = format_table(results).splitlines()
-    assert len(lines) == 2 + 3
-    assert lines[2].startswith("| AR | 2 | 0.20 | 1.00 |")
-    assert lines[4].startswith("| verify 0 | 2 |")
+@pytest.mark.parametrize("batch_size", [1, 2])
+def test_every_peer_decodes_what_it_promises(subject, batch_size):
+    peers = [Mode(name, 0.0 if name in ("no cache", "block-synchronous") else None) for name in PEERS]
+    results = measure(subject, [Mode("AR"), Mode("lossy", 0.0), *peers], batch_size, draft=copy.deepcopy(subject[0]))
+    by_name = {result.mode: result for result in results}
+    expected = {name for name in PEERS if PEERS[name] is None or batch_size == 1}
+    assert set(by_name) == {"AR", "lossy", *expected}
+    for result in results:
+        if result.lossless:
+            assert result.identical == 1.0, result.mode
+    # The same rule of acceptance gives the same tokens with and without a cache.
+    assert by_name["no cache"].texts == by_name["lossy"].texts
+    assert by_name["no cache"].tokens_per_forward == pytest.approx(by_name["lossy"].tokens_per_forward)
+    assert by_name["block-synchronous"].tokens_per_forward < by_name["lossy"].tokens_per_forward
+    if batch_size == 1:
+        assert by_name["Jacobi"].tokens_per_forward >= 1
+        assert by_name["assisted"].tokens_per_forward > 1.5, "a draft that is the model itself is always right"
 
 
-@pytest.mark.parametrize("accuracy", [None, 0.5])
-def test_frontier_is_drawn(tmp_path, accuracy):
-    results = [ModeResult("AR", None, 8, accuracy, 1.0, 10.0, 1.0, 1.0, [])]
-    results += [ModeResult(name, 0.5, 8, accuracy, 2.0, 20.0, 2.0, 1.0, []) for name in ("lossy", "verify")]
-    plot_frontier(results, tmp_path / "frontier.png")
-    assert (tmp_path / "frontier.png").read_bytes().startswith(b"\x89PNG")
+def test_metrics_and_block_sizes_are_ways_of_their_own(subject):
+    modes = [Mode("AR"), Mode("lossy", 0.0, "margin", 8), Mode("verify", 50.0, "entropy")]
+    results = measure(subject, modes)
+    assert [result.label for result in results] == ["AR", "lossy 0, margin, B 8", "verify 50, entropy"]
+    assert results[1].tokens_per_forward > 4
+    assert results[2].identical == 1.0
 
 
-def test_environment_names_versions_and_hardware():
-    assert {"device", "threads", "python", "torch", "transformers", "trl", "hf-mars"} == set(describe_environment())
+def test_an_interrupted_sweep_goes_on_where_it_was(subject, tmp_path, monkeypatch):
+    modes = [Mode("AR"), Mode("verify", 0.0)]
+    path, settings = tmp_path / "measurements.jsonl", {"checkpoint": "x"}
+    calls = []
+    generate = ForwardClock.__enter__
+
+    def count(clock):
+        calls.append(1)
+        if len(calls) == 6:  # two warm up
+            raise KeyboardInterrupt
+        return generate(clock)
+
+    monkeypatch.setattr(ForwardClock, "__enter__", count)
+    with pytest.raises(KeyboardInterrupt):
+        measure(subject, modes, journal=Journal(path, settings))
+    with path.open("a") as file:
+        file.write('{"key": "cut o')  # and killed while it wrote
+    kept = dict(Journal(path, settings).entries)
+    assert len(kept) == 3
+    results = measure(subject, modes, journal=Journal(path, settings))
+    entries = Journal(path, settings).entries
+    assert len(entries) == 6 and kept.items() <= entries.items()
+    assert results[1].identical == 1.0
+    calls.clear()
+    again = measure(subject, modes, journal=Journal(path, settings))
+    assert not calls and again == results
+    with pytest.raises(ValueError, match="another checkpoint"):
+        Journal(path, {"checkpoint": "y"})
+
+
+def test_rounds_keep_the_best_time(subject, tmp_path):
+    journal = Journal(tmp_path / "measurements.jsonl", {})
+    result, *_ = measure(subject, [Mode("AR")], rounds=3, journal=journal)
+    seconds = {}
+    for key, value in journal.entries.items():
+        start = key.split("|")[2]
+        seconds[start] = min(seconds.get(start, 1e9), value["seconds"])
+    assert result.tokens_per_second == pytest.approx(60 / sum(seconds.values()))
+
+
+def test_runs_are_counted_by_length_and_position():
+    summary = summarize_runs([[4] * 5, [1, 1, 0, 2]])
+    assert summary["run_lengths"] == [1, 2, 1, 0, 5]
+    assert summary["tokens_per_forward_by_position"] == [(16 + 4) / (4 + 4), 4.0]
+    assert summarize_runs([]) == {}

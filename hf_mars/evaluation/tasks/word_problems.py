@@ -5,8 +5,10 @@ import re
 
 from datasets import Dataset
 
+from .task import Task
 
-__all__ = ["extract_answer", "make_word_problems"]
+
+__all__ = ["HELD_OUT_SEED", "extract_answer", "load_word_problems", "make_word_problems"]
 
 NAMES = [
     "Ana",
@@ -45,6 +47,20 @@ TEMPLATES = [
         1,
     ),
 ]
+
+
+HELD_OUT_SEED = 1
+
+
+def load_word_problems(limit: int | None = None, seed: int = HELD_OUT_SEED) -> Task:
+    """Problems that the quickstart holds out of its training, 100 by default."""
+    problems = make_word_problems(limit or 100, seed=seed)
+    answers = [extract_answer(messages[-1]["content"]) for messages in problems["completion"]]
+    return Task(
+        name="word problems",
+        prompts=list(problems["prompt"]),
+        is_correct=lambda index, text: extract_answer(text) == answers[index],
+    )
 
 
 def make_word_problems(num_problems: int, seed: int = 0, exclude: Dataset | None = None) -> Dataset:

@@ -1,6 +1,6 @@
 import re
 
-from hf_mars.cli.word_problems import extract_answer, make_word_problems
+from hf_mars.evaluation.tasks.word_problems import extract_answer, make_word_problems
 
 
 def test_the_same_seed_draws_the_same_problems():

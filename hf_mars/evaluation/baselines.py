@@ -1,25 +1,20 @@
-"""Slower ways to decode MARS, written from sections 3.4 and 4.5 of the paper, to compare with."""
+"""
+Slower ways to decode, to compare with: MARS as the paper's sections 3.4 and 4.5 do it, and Jacobi decoding.
+
+Each returns, for every row, the runs that its forward passes added: lists of tokens, empty where a forward added none.
+"""
 
 import copy
-from dataclasses import dataclass, field
 
 import torch
 from transformers import DynamicCache, PreTrainedModel
 
 
-__all__ = ["BaselineOutput", "decode_block_synchronously", "decode_without_cache"]
+__all__ = ["decode_block_synchronously", "decode_jacobi", "decode_without_cache"]
 
+JACOBI_WINDOW = 32  # guesses beyond the settled prefix; more never settle together, and cost columns
 
-@dataclass
-class BaselineOutput:
-    """
-    Args:
-        tokens (`list[list[int]]`): Generated tokens of each row, end-of-sequence included.
-        forward_passes (`list[int]`): Forward passes that ran until each row was done.
-    """
-
-    tokens: list[list[int]]
-    forward_passes: list[int] = field(default_factory=list)
+Runs = list[list[list[int]]]
 
 
 def read_masks(logits: torch.Tensor, mask_token_id: int) -> tuple[list, list]:
@@ -42,17 +37,18 @@ def accept(tokens: list[int], probabilities: list[float], threshold: float) -> l
 
 @torch.no_grad()
 def decode_without_cache(
-    model: PreTrainedModel, inputs, threshold: float, block_size: int, max_new_tokens: int, eos_token_id: int
-) -> BaselineOutput:
+    model: PreTrainedModel, inputs, threshold: float, block_size: int, max_new_tokens: int, eos_token_ids: set[int]
+) -> Runs:
     """Forward the whole sequence and the masks at every step (section 3.4)."""
     mask = model.config.mars["mask_token_id"]
     prompts = [
         ids[keep.bool()].tolist() for ids, keep in zip(inputs["input_ids"], inputs["attention_mask"], strict=True)
     ]
-    output = BaselineOutput([[] for _ in prompts], [0] * len(prompts))
+    runs: Runs = [[] for _ in prompts]
+    tokens: list[list[int]] = [[] for _ in prompts]
     active = list(range(len(prompts)))
     while active:
-        sequences = [prompts[row] + output.tokens[row] + [mask] * (block_size - 1) for row in active]
+        sequences = [prompts[row] + tokens[row] + [mask] * (block_size - 1) for row in active]
         width = max(map(len, sequences))
         input_ids = torch.tensor([[mask] * (width - len(s)) + s for s in sequences], device=model.device)
         lengths = torch.tensor([len(s) for s in sequences], device=model.device)
@@ -65,17 +61,15 @@ def decode_without_cache(
             use_cache=False,
             logits_to_keep=block_size,
         ).logits
-        tokens, probabilities = read_masks(logits, mask)
+        choices, probabilities = read_masks(logits, mask)
         for index, row in enumerate(list(active)):
-            output.forward_passes[row] += 1
-            if extend(
-                output.tokens[row],
-                accept(tokens[index], probabilities[index], threshold),
-                max_new_tokens,
-                eos_token_id,
-            ):
+            run = accept(choices[index], probabilities[index], threshold)
+            run, is_done = cut_run(run, max_new_tokens - len(tokens[row]), eos_token_ids)
+            runs[row].append(run)
+            tokens[row] += run
+            if is_done:
                 active.remove(row)
-    return output
+    return runs
 
 
 @torch.no_grad()
@@ -85,16 +79,17 @@ def decode_block_synchronously(
     threshold: float,
     block_size: int,
     max_new_tokens: int,
-    eos_token_id: int,
+    eos_token_ids: set[int],
     cache_block: int,
-) -> BaselineOutput:
+) -> Runs:
     """
     Fill blocks of `cache_block` tokens (section 4.5): every inner step copies the prefix cache and forwards the whole
     block; rows that have filled theirs wait for the slowest; one more forward writes the block into the cache.
     """
     mask = model.config.mars["mask_token_id"]
     rows = len(inputs["input_ids"])
-    output = BaselineOutput([[] for _ in range(rows)], [0] * rows)
+    runs: Runs = [[] for _ in range(rows)]
+    lengths = [0] * rows
     done = [False] * rows
     attention_mask = inputs["attention_mask"]
     cache = DynamicCache(config=model.config)
@@ -120,7 +115,8 @@ def decode_block_synchronously(
             filled = [block + [mask] * (cache_block - len(block)) for block in blocks]
             input_ids = torch.cat([last, torch.tensor(filled, device=model.device)[:, :-1]], dim=1)
             for row in range(rows):
-                output.forward_passes[row] += not done[row]
+                if not done[row]:
+                    runs[row].append([])
             return model(
                 input_ids=input_ids,
                 attention_mask=attention_mask[:, :-1],
@@ -130,26 +126,58 @@ def decode_block_synchronously(
             ).logits
 
         while any(len(block) < cache_block and not done[row] for row, block in enumerate(blocks)):
-            tokens, probabilities = read_masks(forward(copy.deepcopy(cache)), mask)
+            choices, probabilities = read_masks(forward(copy.deepcopy(cache)), mask)
             for row, block in enumerate(blocks):
                 if done[row] or len(block) == cache_block:
                     continue
                 window = slice(len(block), min(len(block) + block_size, cache_block))
-                run = accept(tokens[row][window], probabilities[row][window], threshold)
-                before = len(output.tokens[row])
-                done[row] = extend(output.tokens[row], run, max_new_tokens, eos_token_id)
-                block += output.tokens[row][before:]
+                run = accept(choices[row][window], probabilities[row][window], threshold)
+                run, done[row] = cut_run(run, max_new_tokens - lengths[row], eos_token_ids)
+                runs[row][-1] = run
+                lengths[row] += len(run)
+                block += run
         if not all(done):
             forward(cache)  # writes the finished block
             last = torch.tensor([[(block or [mask])[-1]] for block in blocks], device=model.device)
             position = position + cache_block
-    return output
+    return runs
 
 
-def extend(tokens: list[int], run: list[int], max_new_tokens: int, eos_token_id: int) -> bool:
-    """Append a run, cut at the end of the sequence; return whether the row is done."""
-    for token in run:
-        tokens.append(token)
-        if token == eos_token_id or len(tokens) == max_new_tokens:
-            return True
-    return False
+@torch.no_grad()
+def decode_jacobi(model: PreTrainedModel, inputs, max_new_tokens: int, eos_token_ids: set[int]) -> Runs:
+    """
+    Jacobi decoding of one row: guess the next tokens at random, forward them all, replace each by the model's greedy
+    choice after the guesses before it, and repeat. Guesses that were right, and the choice after them, are settled.
+    """
+    device = model.device
+    generator = torch.Generator().manual_seed(0)
+    cache = DynamicCache(config=model.config)
+    prompt = inputs["input_ids"]
+    logits = model(input_ids=prompt, cache=cache, use_cache=True, logits_to_keep=1).logits
+    last = logits[0, -1].argmax().item()
+    run, is_done = cut_run([last], max_new_tokens, eos_token_ids)
+    runs, length = [run], 1
+    guesses: list[int] = []
+    while not is_done:
+        missing = min(JACOBI_WINDOW, max_new_tokens - length) - len(guesses)
+        guesses += torch.randint(len(logits[0, -1]), (max(missing, 0),), generator=generator).tolist()
+        window = torch.tensor([[last, *guesses]], device=device)
+        choices = model(input_ids=window, cache=cache, use_cache=True).logits[0].argmax(-1).tolist()
+        settled = 0
+        while settled < len(guesses) and guesses[settled] == choices[settled]:
+            settled += 1
+        run, is_done = cut_run(choices[: settled + 1], max_new_tokens - length, eos_token_ids)
+        runs.append(run)
+        length += len(run)
+        if settled < len(guesses):
+            cache.crop(settled - len(guesses))  # drops the keys and values of guesses that were wrong
+        last, guesses = choices[settled], choices[settled + 1 :]
+    return [runs]
+
+
+def cut_run(run: list[int], budget: int, eos_token_ids: set[int]) -> tuple[list[int], bool]:
+    """The run up to its end-of-sequence token and its budget, and whether the row is done with it."""
+    for index, token in enumerate(run):
+        if token in eos_token_ids or index + 1 == budget:
+            return run[: index + 1], True
+    return run, False

@@ -1,0 +1,39 @@
+"""Loading what the commands measure."""
+
+import argparse
+from pathlib import Path
+
+import torch
+from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+
+from .. import AutoMARSModelForCausalLM
+
+
+__all__ = ["add_checkpoint_arguments", "load_checkpoint"]
+
+QUICKSTART_CHECKPOINT = "runs/quickstart/checkpoint"
+
+
+def add_checkpoint_arguments(parser: argparse.ArgumentParser) -> None:
+    """The checkpoint, and how it is loaded."""
+    parser.add_argument(
+        "checkpoint", nargs="?", default=QUICKSTART_CHECKPOINT, help="local path or Hub id of a MARS checkpoint"
+    )
+    parser.add_argument("--dtype", default="float32", help="dtype of the weights: float32, bfloat16, float16")
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    parser.add_argument("--device", default=device, help="where to run it")
+
+
+def load_checkpoint(checkpoint: str, dtype: str, device: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """
+    The model, in evaluation mode, and its tokenizer.
+
+    Raises:
+        `ValueError`: If the checkpoint is not there, or no MARS checkpoint, or the dtype is unknown.
+    """
+    if checkpoint == QUICKSTART_CHECKPOINT and not Path(checkpoint).is_dir():
+        raise ValueError(f"{checkpoint} is not there: run `make quickstart`, or name a checkpoint.")
+    if not isinstance(getattr(torch, dtype, None), torch.dtype):
+        raise ValueError(f"`--dtype` must be float32, bfloat16 or float16, got {dtype!r}.")
+    model = AutoMARSModelForCausalLM.from_pretrained(checkpoint, dtype=getattr(torch, dtype))
+    return model.to(device).eval(), AutoTokenizer.from_pretrained(checkpoint)

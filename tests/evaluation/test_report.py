@@ -1,0 +1,62 @@
+"""Tables and pictures."""
+
+import pytest
+
+from hf_mars.evaluation import (
+    ModeResult,
+    describe_environment,
+    format_table,
+    plot_batch_sizes,
+    plot_frontier,
+    plot_run_lengths,
+)
+
+
+def result(mode="AR", threshold=None, **overrides):
+    values = {
+        "mode": mode,
+        "threshold": threshold,
+        "batch_size": 8,
+        "task": "GSM8K",
+        "num_examples": 4,
+        "accuracy": 0.5,
+        "tokens_per_forward": 2.0,
+        "tokens_per_second": 20.0,
+        "speedup": 2.0,
+        "identical": 1.0,
+    }
+    return ModeResult(**{**values, **overrides})
+
+
+RESULTS = [
+    result(speedup=1.0, lossless=True),
+    result("lossy", 0.9, run_lengths=[0, 3, 2, 1, 9]),
+    result("verify", 0.5, run_lengths=[0, 4, 2, 2, 8], lossless=True),
+    result("prompt lookup", speedup=1.2, lossless=True),
+]
+
+
+def test_a_table_has_a_line_a_result_and_only_columns_with_values():
+    lines = format_table(RESULTS).splitlines()
+    assert lines[0] == ("| batch | mode | lossless | n | accuracy | tokens/forward | tokens/s | speedup | identical |")
+    assert len(lines) == 2 + len(RESULTS)
+    assert lines[3] == "| 8 | lossy 0.9 | no | 4 | 0.50 | 2.00 | 20.0 | 2.00 | 100% |"
+    several = format_table([*RESULTS, result(task="IFEval", accuracy=None, peak_memory=2_500_000_000)])
+    assert several.splitlines()[0].startswith("| task | batch |")
+    assert "| 2.50 |" in several
+
+
+@pytest.mark.parametrize("accuracy", [None, 0.5])
+def test_pictures_are_drawn(tmp_path, accuracy):
+    results = [*RESULTS, *(result(r.mode, r.threshold, batch_size=1, speedup=r.speedup + 0.2) for r in RESULTS)]
+    for item in results:
+        item.accuracy = accuracy
+    plot_frontier(results[:4], tmp_path / "frontier.png", title="t")
+    plot_batch_sizes(results, tmp_path / "batch.png", title="t")
+    plot_run_lengths(results[:4], tmp_path / "runs.png", title="t")
+    for name in ("frontier", "batch", "runs"):
+        assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_environment_names_versions_and_hardware():
+    assert {"device", "threads", "python", "torch", "transformers", "trl", "hf-mars"} == set(describe_environment())
