@@ -22,7 +22,6 @@ PEERS = {
     "block-synchronous": None,
 }
 LOSSLESS = ("AR", "AR, static cache", "prompt lookup", "assisted", "Jacobi", "verify")
-CACHE_BLOCK = 8  # tokens that the block-synchronous cache fills before it moves on
 
 
 @dataclass(frozen=True)
@@ -35,12 +34,14 @@ class Mode:
         threshold (`float`, *optional*): `mars_threshold`; `None` for ways that have none.
         metric (`str`, *optional*, defaults to `"probability"`): `mars_metric`.
         block_size (`int`, *optional*): `mars_block_size`. Defaults to that of the checkpoint.
+        cache_block (`int`, *optional*): Tokens that `"block-synchronous"` fills before it moves on. Defaults to 8.
     """
 
     name: str
     threshold: float | None = None
     metric: str = "probability"
     block_size: int | None = None
+    cache_block: int | None = None
 
     @property
     def arguments(self) -> dict[str, Any]:
@@ -57,7 +58,8 @@ class Mode:
     @property
     def is_lossless(self) -> bool:
         """Whether greedy output is that of plain decoding, up to rounding."""
-        return self.name in LOSSLESS
+        is_plain = self.name == "lossy" and self.threshold == 1 and self.metric != "entropy"
+        return self.name in LOSSLESS or is_plain
 
     def fits(self, batch_size: int) -> bool:
         """Whether it can decode batches of this size."""
@@ -68,6 +70,7 @@ class Mode:
         parts = [self.name if self.threshold is None else f"{self.name} {self.threshold:g}"]
         parts += [self.metric] if self.metric != "probability" else []
         parts += [f"B {self.block_size}"] if self.block_size is not None else []
+        parts += [f"cache block {self.cache_block}"] if self.cache_block is not None else []
         return ", ".join(parts)
 
 
@@ -126,7 +129,7 @@ def decode(
             if mode.name == "no cache":
                 runs = decode_without_cache(model, inputs, **settings)
             else:
-                runs = decode_block_synchronously(model, inputs, cache_block=CACHE_BLOCK, **settings)
+                runs = decode_block_synchronously(model, inputs, cache_block=mode.cache_block or 8, **settings)
         tokens = [[token for run in row for token in run] for row in runs]
         lengths = [[len(run) for run in row] for row in runs]
         return Decoded(tokens, [len(row) for row in runs], lengths)

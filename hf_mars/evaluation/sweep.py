@@ -35,6 +35,7 @@ class ModeResult:
         identical (`float`): Share of outputs that are token for token those of the first mode.
         metric (`str`, *optional*, defaults to `"probability"`): `mars_metric`.
         block_size (`int`, *optional*): `mars_block_size`; `None` for that of the checkpoint.
+        cache_block (`int`, *optional*): Cache block of block-synchronous decoding, where it is not 8.
         lossless (`bool`, *optional*, defaults to `False`): Whether greedy output is plain decoding's by construction.
         first_token_seconds (`float`, *optional*): Mean seconds from the call to the end of its first forward.
         outside_forwards (`float`, *optional*): Share of the wall clock that is not spent in the model's forward.
@@ -58,6 +59,7 @@ class ModeResult:
     identical: float
     metric: str = "probability"
     block_size: int | None = None
+    cache_block: int | None = None
     lossless: bool = False
     first_token_seconds: float | None = None
     outside_forwards: float | None = None
@@ -70,7 +72,7 @@ class ModeResult:
     @property
     def label(self) -> str:
         """Mode, threshold, and what differs from the defaults."""
-        return str(Mode(self.mode, self.threshold, self.metric, self.block_size))
+        return str(Mode(self.mode, self.threshold, self.metric, self.block_size, self.cache_block))
 
 
 @dataclass
@@ -170,6 +172,7 @@ def measure_modes(
                 identical=mean(a == b for a, b in zip(tokens, reference, strict=True)),
                 metric=mode.metric,
                 block_size=mode.block_size,
+                cache_block=mode.cache_block,
                 lossless=mode.is_lossless,
                 first_token_seconds=mean(m.first_token_seconds for m in measurements),
                 outside_forwards=1 - sum(m.in_forwards for m in measurements) / sum(m.seconds for m in measurements),

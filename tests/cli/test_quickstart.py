@@ -34,7 +34,7 @@ def test_trains_saves_reloads_and_reports(tmp_path, base_model, capsys):
     assert (tmp_path / "run" / "frontier.png").stat().st_size > 10_000
     assert (tmp_path / "run" / "checkpoint" / "custom_generate" / "generate.py").exists()
     printed = capsys.readouterr().out
-    assert "| verify 0.5 | 1 |" in printed
+    assert "| 1 | verify 0.5 |" in printed
     assert "AutoMARSModelForCausalLM.from_pretrained" in printed
 
 
