@@ -96,6 +96,8 @@ def run(options: argparse.Namespace) -> None:
             mask_token=mask_token,
             per_device_train_batch_size=options.batch_size,
             learning_rate=options.learning_rate,
+            lr_scheduler_type="cosine",  # by the clock, see TimedTraining
+            warmup_steps=timed_training.warmup_steps,
             num_train_epochs=1000,  # the clock ends the training
             bf16=False,
             gradient_checkpointing=False,

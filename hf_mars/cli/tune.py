@@ -4,9 +4,8 @@ import argparse
 import json
 from pathlib import Path
 
-from ..evaluation import Mode, ModeResult, format_table
+from ..evaluation import Mode, ModeResult, format_table, tune
 from ..evaluation.tasks import TASKS, load_task
-from ..evaluation.tune import tune
 from .checkpoints import add_checkpoint_arguments, load_checkpoint
 
 

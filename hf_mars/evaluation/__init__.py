@@ -7,6 +7,7 @@ from .modes import PEERS, Mode
 from .plots import plot_batch_sizes, plot_frontier, plot_run_lengths
 from .sweep import ModeResult, measure_modes
 from .table import format_table
+from .tuning import tune
 
 
 __all__ = [
@@ -23,4 +24,5 @@ __all__ = [
     "plot_batch_sizes",
     "plot_frontier",
     "plot_run_lengths",
+    "tune",
 ]

@@ -30,7 +30,9 @@ def figure_at(path: str | Path, width: float = 6.4, height: float = 4.2) -> Iter
     plt.close(figure)
 
 
-def plot_frontier(results: list[ModeResult], path: str | Path, title: str = "") -> None:
+def plot_frontier(
+    results: list[ModeResult], path: str | Path, title: str = "", marked_threshold: float | None = None
+) -> None:
     """
     Draw speed against quality: the accuracy of each mode (share identical to plain decoding where no accuracy was
     measured) over its speedup.
@@ -39,6 +41,7 @@ def plot_frontier(results: list[ModeResult], path: str | Path, title: str = "") 
         results (`list[ModeResult]`): Of one task and batch size, the autoregressive one first.
         path (`str` or `Path`): Where to write the PNG.
         title (`str`, *optional*): Title of the plot.
+        marked_threshold (`float`, *optional*): The points whose thresholds are closest to this one get a ring.
     """
     has_accuracy = results[0].accuracy is not None
 
@@ -62,6 +65,9 @@ def plot_frontier(results: list[ModeResult], path: str | Path, title: str = "") 
                     fontsize=8,
                     color=COLORS[name],
                 )
+            if marked_threshold is not None and points:
+                nearest = min(points, key=lambda point: abs(point.threshold - marked_threshold))
+                axes.plot(nearest.speedup, quality(nearest), "o", color=COLORS[name], markersize=15, fillstyle="none")
         peers = [r for r in results[1:] if r.mode not in COLORS]
         for index, peer in enumerate(sorted(peers, key=lambda r: r.speedup)):
             axes.plot(peer.speedup, quality(peer), "x", color=PEER_COLOR)

@@ -89,13 +89,12 @@ def push_to_hub(
             model,
             folder,
             tokenizer,
-            evaluation=evaluation,
             license=license,
             base_model=base_model,
             datasets=datasets,
             max_shard_size=max_shard_size,
         )
-        return push_folder(folder, repo_id, license=license, base_model=base_model, **kwargs)
+        return push_folder(folder, repo_id, evaluation, license=license, base_model=base_model, **kwargs)
 
 
 def push_folder(

@@ -130,6 +130,8 @@ def test_a_card_that_the_hub_refuses_never_costs_the_weights(checkpoint, hub, ca
     assert any("model card" in record.getMessage() for record in caplog.records)
     result = push_folder(checkpoint, "user/other", evaluation={"results": []}, **arguments(hub))
     assert "evaluation" in result.error and "model.safetensors" in hub.files("user/other")
+    result = push_to_hub(tiny_model(), "user/third", evaluation={"results": []}, **arguments(hub))
+    assert "evaluation" in result.error and "model.safetensors" in hub.files("user/third")
 
 
 def test_pull_requests_branches_and_messages(checkpoint, hub):

@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM
 
 from hf_mars import AutoMARSModelForCausalLM, decoding, save_pretrained
@@ -69,6 +70,27 @@ def test_a_model_loaded_with_remote_code_saves_as_usual(tmp_path):
     arguments = {"max_new_tokens": 20, "mars_threshold": 0.3}
     again = AutoMARSModelForCausalLM.from_pretrained(tmp_path / "second", dtype=torch.float64)
     assert again.generate(**prompts, **arguments).tolist() == loaded.generate(**prompts, **arguments).tolist()
+
+
+def test_an_adapter_saved_merged_and_saved_again_loses_nothing(tmp_path):
+    torch.manual_seed(0)
+    save_pretrained(tiny_model(), tmp_path / "base", byte_level_tokenizer())
+    base = AutoMARSModelForCausalLM.from_pretrained(tmp_path / "base", dtype=torch.float64)
+    adapted = get_peft_model(base, LoraConfig(r=2, target_modules=["q_proj"], init_lora_weights=False))
+    save_pretrained(adapted, tmp_path / "adapter", byte_level_tokenizer())
+    assert json.loads((tmp_path / "adapter" / "adapter_config.json").read_text())["mars"] == base.config.mars
+    assert "AutoMARSModelForCausalLM" in (tmp_path / "adapter" / "README.md").read_text()
+    loaded = AutoMARSModelForCausalLM.from_pretrained(tmp_path / "adapter", dtype=torch.float64)
+    save_pretrained(loaded, tmp_path / "adapter2")
+    first, second = ((tmp_path / name / "adapter_config.json").read_text() for name in ("adapter", "adapter2"))
+    assert json.loads(first) == json.loads(second)
+    save_pretrained(loaded.merge_and_unload(), tmp_path / "merged")
+    merged = AutoModelForCausalLM.from_pretrained(tmp_path / "merged", trust_remote_code=True, dtype=torch.float64)
+    configs = [json.loads((tmp_path / name / "config.json").read_text()) for name in ("base", "merged")]
+    assert configs[0] == configs[1]
+    prompts, arguments = ragged_prompts([4, 9]), {"max_new_tokens": 20, "mars_threshold": 0.3}
+    outputs = [model.generate(**prompts, **arguments).tolist() for model in (adapted, loaded, merged)]
+    assert outputs[0] == outputs[1] == outputs[2]
 
 
 def test_a_model_without_an_entry_is_refused(tmp_path):
