@@ -11,6 +11,7 @@ __all__ = ["plot_batch_sizes", "plot_frontier", "plot_run_lengths"]
 
 COLORS = {"AR": "0.15", "lossy": "#d95f02", "verify": "#1b9e77"}
 PEER_COLOR = "0.55"
+PEER_MARKERS = "x+^vDsp*"
 
 
 @contextlib.contextmanager
@@ -59,7 +60,7 @@ def plot_frontier(
                 axes.annotate(
                     f"{point.threshold:g}",
                     (point.speedup, quality(point)),
-                    xytext=(0, 8 if (index + (name == "verify")) % 2 else -15),
+                    xytext=(0, 8 + 10 * (index % 2) if name == "lossy" else -15 - 10 * (index % 2)),
                     textcoords="offset points",
                     ha="center",
                     fontsize=8,
@@ -69,21 +70,20 @@ def plot_frontier(
                 nearest = min(points, key=lambda point: abs(point.threshold - marked_threshold))
                 axes.plot(nearest.speedup, quality(nearest), "o", color=COLORS[name], markersize=15, fillstyle="none")
         peers = [r for r in results[1:] if r.mode not in COLORS]
-        for index, peer in enumerate(sorted(peers, key=lambda r: r.speedup)):
-            axes.plot(peer.speedup, quality(peer), "x", color=PEER_COLOR)
-            axes.annotate(
-                peer.mode,
-                (peer.speedup, quality(peer)),
-                xytext=(0, 6 + 11 * (index % 3)),
-                textcoords="offset points",
-                ha="center",
-                fontsize=7,
+        for peer, marker in zip(peers, PEER_MARKERS, strict=False):
+            axes.plot(
+                [peer.speedup],
+                [quality(peer)],
+                marker=marker,
                 color=PEER_COLOR,
+                markersize=6,
+                label=peer.mode,
+                linestyle="",
             )
         axes.set_xlabel("speedup over autoregressive decoding (wall clock)")
         axes.set_ylabel("accuracy" if has_accuracy else "share identical to AR")
         axes.margins(x=0.08, y=0.2)
-        axes.legend(loc="best", frameon=False)
+        axes.legend(loc="best", frameon=False, fontsize=8)
         axes.set_title(title, fontsize=10)
 
 
