@@ -43,23 +43,25 @@ def build_app(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, source
         gr.Markdown(INTRODUCTION)
         history = gr.State([])
         with gr.Tab("Generate"), gr.Row():
-            with gr.Column(scale=3, min_width=320):
-                chat = gr.HTML(render_conversation([]), elem_id="conversation", padding=False)
-                counters = gr.HTML(elem_id="counters", padding=False)
+            with gr.Column(scale=4, min_width=320):
+                with gr.Row():
+                    with gr.Column(min_width=300):
+                        chat = gr.HTML(render_conversation([]), elem_id="conversation", padding=False)
+                        counters = gr.HTML(elem_id="counters", padding=False)
+                    with gr.Column(min_width=300, visible=False) as plain_column:
+                        gr.Markdown("Plain autoregressive decoding")
+                        plain = gr.HTML(elem_id="plain", padding=False)
+                        plain_counters = gr.HTML(elem_id="plain-counters", padding=False)
                 gr.HTML(legend(block_size), elem_id="legend", padding=False)
+                threshold = gr.Slider(0.5, 1.0, value=0.9, step=0.01, label="Threshold", elem_id="threshold")
                 message = gr.Textbox(label="Message", placeholder="Ask something", lines=2, elem_id="message")
                 with gr.Row():
                     send = gr.Button("Send", variant="primary", elem_id="send", min_width=80)
                     stop = gr.Button("Stop", elem_id="stop", min_width=80)
-                    clear = gr.Button("New conversation", elem_id="clear", min_width=80)
+                    clear = gr.Button("Clear", elem_id="clear", min_width=80)
                 gr.Examples(EXAMPLES, message)
-                with gr.Column(visible=False) as plain_column:
-                    gr.Markdown("### Plain autoregressive decoding")
-                    plain = gr.HTML(elem_id="plain", padding=False)
-                    plain_counters = gr.HTML(elem_id="plain-counters", padding=False)
             with gr.Column(scale=1, min_width=240):
                 is_on = gr.Checkbox(True, label="Several tokens a forward", elem_id="on")
-                threshold = gr.Slider(0.5, 1.0, value=0.9, step=0.01, label="Threshold", elem_id="threshold")
                 lossless = gr.Checkbox(True, label="Lossless", info="keep plain decoding's tokens", elem_id="lossless")
                 compare = gr.Checkbox(False, label="Compare with plain decoding", elem_id="compare")
                 with gr.Accordion("More", open=False):

@@ -218,7 +218,7 @@ def verdict(answer: Answer, plain: Answer, differs_at: int | None) -> str:
     if differs_at is not None:
         return f"differs from token {differs_at + 1} on"
     speedup = plain.seconds / answer.seconds if answer.seconds else 0.0
-    return f"same tokens, {speedup:.2f} times the time" if plain.token_ids == answer.token_ids else "same so far"
+    return f"same tokens, in {speedup:.2f} times the time" if plain.token_ids == answer.token_ids else "same so far"
 
 
 def describe(error: Exception) -> str:

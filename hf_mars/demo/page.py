@@ -28,7 +28,7 @@ CSS = """
 .mars-run { border-radius: .25rem; padding: .1rem 0; box-decoration-break: clone; -webkit-box-decoration-break: clone;
   background: color-mix(in srgb, var(--mars-color) 30%, transparent); box-shadow: inset 0 -2px 0 var(--mars-color); }
 .dark .mars-run { background: color-mix(in srgb, var(--mars-color) 38%, transparent); }
-.mars-run-1 { --mars-color: transparent; }
+.mars-run-1 { --mars-color: #9ca3af; }
 .mars-run-2 { --mars-color: #60a5fa; } .mars-run-3 { --mars-color: #2dd4bf; } .mars-run-4 { --mars-color: #84cc16; }
 .mars-run-5 { --mars-color: #eab308; } .mars-run-6 { --mars-color: #f97316; } .mars-run-7 { --mars-color: #f43f5e; }
 .mars-run-8 { --mars-color: #d946ef; }

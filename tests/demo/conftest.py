@@ -18,7 +18,7 @@ def counting_checkpoint(tmp_path_factory):
     tokenizer = byte_level_tokenizer()
     trainer = MARSTrainer(
         text_model(tokenizer),
-        small_config(folder, per_device_train_batch_size=8, learning_rate=5e-3, max_steps=150, logging_steps=150),
+        small_config(folder, per_device_train_batch_size=8, learning_rate=5e-3, max_steps=600, logging_steps=200),
         train_dataset=counting_examples(120),
         processing_class=tokenizer,
     )
