@@ -17,7 +17,7 @@ from tqdm.auto import tqdm
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from hf_mars.cli.smollm2 import load_smollm2
-from hf_mars.evaluation.tasks.word_problems import HELD_OUT_SEED, make_word_problems
+from hf_mars.evaluation.tasks.word_problems import HELD_OUT_SEED, NUM_RESERVED, make_word_problems
 
 
 TOPICS = """
@@ -83,7 +83,7 @@ def main() -> None:
     tokenizer = AutoTokenizer.from_pretrained(source)
     requests = make_requests(options.num_requests, options.seed)
     answers = answer(model, tokenizer, requests, options.batch_size, options.max_new_tokens)
-    held_out = make_word_problems(1000, seed=HELD_OUT_SEED)
+    held_out = make_word_problems(NUM_RESERVED, seed=HELD_OUT_SEED)
     problems = make_word_problems(options.num_problems, seed=options.seed, exclude=held_out)
 
     options.output_dir.mkdir(parents=True, exist_ok=True)

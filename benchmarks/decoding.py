@@ -60,7 +60,7 @@ def main() -> None:
         results += measure_modes(
             model, tokenizer, prompts, modes, batch_size, options.max_new_tokens, rounds=options.rounds
         )
-        environment = {**describe_environment(), "options": recorded_options(options)}
+        environment = {**describe_environment(model.device), "options": recorded_options(options)}
         Evaluation(results, environment).save(options.output)
     print(format_table(results))
 

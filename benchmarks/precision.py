@@ -45,7 +45,7 @@ def main() -> None:
     options = parser.parse_args()
 
     prompts = load_task(options.task, options.limit).prompts
-    record = {"environment": describe_environment(), "task": options.task, "results": []}
+    record = {"environment": describe_environment(options.device), "task": options.task, "results": []}
     print("| dtype | identical to AR | first difference, median token |\n| --- | ---: | ---: |")
     for dtype in options.dtypes:
         model, tokenizer = load_checkpoint(options.checkpoint, dtype, options.device)

@@ -1,6 +1,7 @@
 """`hf-mars bench`: what several tokens a forward cost and buy, on one checkpoint."""
 
 import argparse
+import importlib.util
 import shlex
 import sys
 from pathlib import Path
@@ -47,6 +48,7 @@ def run(options: argparse.Namespace) -> None:
     """Measure, print the table, and say what was written."""
     try:
         check(options)
+        tasks = [load_task(name, options.limit) for name in options.tasks]
         model, tokenizer = load_checkpoint(options.checkpoint, options.dtype, options.device)
         draft = None
         if options.draft is not None:
@@ -63,7 +65,7 @@ def run(options: argparse.Namespace) -> None:
         evaluation = run_bench(
             model,
             tokenizer,
-            [load_task(name, options.limit) for name in options.tasks],
+            tasks,
             modes,
             options.batch_sizes,
             options.output_dir,
@@ -72,9 +74,9 @@ def run(options: argparse.Namespace) -> None:
             limit_single=options.limit_single,
             draft=draft,
             command=shlex.join(["hf-mars", *sys.argv[1:]]),
-            settings={"checkpoint": options.checkpoint, "draft": options.draft},
+            settings={"checkpoint": identify(options.checkpoint), "draft": options.draft},
         )
-    except (ImportError, OSError, ValueError) as error:
+    except (ImportError, OSError, RuntimeError, ValueError) as error:
         raise SystemExit(f"hf-mars bench: error: {error}") from error
     print("\n" + format_table(evaluation.results) + "\n")
     for task, note in evaluation.notes.items():
@@ -82,7 +84,16 @@ def run(options: argparse.Namespace) -> None:
     print(f"Written to {options.output_dir}: results.json, results.md, texts.json and plots.")
 
 
+def identify(checkpoint: str) -> str:
+    """The checkpoint, and for a directory which weights are in it, so that a new training starts a new sweep."""
+    weights = sorted(Path(checkpoint).glob("*.safetensors"))
+    stamps = [f"{path.name} {path.stat().st_size} {path.stat().st_mtime_ns}" for path in weights]
+    return ", ".join([checkpoint, *stamps])
+
+
 def check(options: argparse.Namespace) -> None:
+    if importlib.util.find_spec("matplotlib") is None:
+        raise ValueError("the plots need matplotlib: `pip install hf-mars[eval]`.")
     for name in ("limit", "limit_single", "max_new_tokens", "rounds"):
         value = getattr(options, name)
         if value is not None and value < 1:

@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
-from .. import AutoMARSModelForCausalLM
+from ..modeling import AutoMARSModelForCausalLM, get_base_model
 
 
 __all__ = ["add_checkpoint_arguments", "load_checkpoint"]
@@ -36,4 +36,4 @@ def load_checkpoint(checkpoint: str, dtype: str, device: str) -> tuple[PreTraine
     if not isinstance(getattr(torch, dtype, None), torch.dtype):
         raise ValueError(f"`--dtype` must be float32, bfloat16 or float16, got {dtype!r}.")
     model = AutoMARSModelForCausalLM.from_pretrained(checkpoint, dtype=getattr(torch, dtype))
-    return model.to(device).eval(), AutoTokenizer.from_pretrained(checkpoint)
+    return get_base_model(model).to(device).eval(), AutoTokenizer.from_pretrained(checkpoint)

@@ -16,7 +16,7 @@ from transformers.utils import logging
 
 from .. import AutoMARSModelForCausalLM
 from ..evaluation import Evaluation, Mode, ModeResult, describe_environment, format_table, measure_modes, plot_frontier
-from ..evaluation.tasks.word_problems import HELD_OUT_SEED, extract_answer, make_word_problems
+from ..evaluation.tasks.word_problems import HELD_OUT_SEED, NUM_RESERVED, extract_answer, make_word_problems
 from ..hub import document_checkpoint, read_card
 from ..training import MARSConfig, MARSTrainer
 from .data import load_any_dataset
@@ -28,7 +28,6 @@ __all__ = ["add_parser", "run"]
 
 TASK = "held-out problems"
 NUM_HELD_OUT = 32
-NUM_RESERVED = 1000  # problems that `hf-mars bench` may ask are never trained on
 NUM_SINGLE = 8
 LOSSY_THRESHOLDS = (0.95, 0.9, 0.7, 0.5)
 VERIFY_THRESHOLDS = (0.9, 0.5)
@@ -120,7 +119,7 @@ def run(options: argparse.Namespace) -> None:
     model = AutoMARSModelForCausalLM.from_pretrained(checkpoint, dtype=torch.float32).to(trainer.model.device).eval()
     tokenizer = AutoTokenizer.from_pretrained(checkpoint)
     results = compare_modes(model, tokenizer, held_out)
-    report(results, timed_training, options, checkpoint)
+    report(results, timed_training, options, checkpoint, model.device)
 
 
 def load_problems(dataset: str | None, seed: int) -> tuple[Dataset, Dataset]:
@@ -180,13 +179,17 @@ def compare_modes(model, tokenizer, held_out: Dataset) -> list[ModeResult]:
 
 
 def report(
-    results: list[ModeResult], timed_training: TimedTraining, options: argparse.Namespace, checkpoint: Path
+    results: list[ModeResult],
+    timed_training: TimedTraining,
+    options: argparse.Namespace,
+    checkpoint: Path,
+    device: torch.device,
 ) -> None:
     """Print the table; write it as JSON, and a picture beside it."""
     print("\n" + format_table(results) + "\n")
     evaluation = Evaluation(
         results,
-        environment=describe_environment(),
+        environment=describe_environment(device),
         command=shlex.join(["hf-mars", *sys.argv[1:]]),
         seed=options.seed,
     )
@@ -199,6 +202,8 @@ def report(
         plot_path,
         title=f"{NUM_HELD_OUT} held-out problems, batch {results[0].batch_size}, by threshold",
     )
-    document_checkpoint(checkpoint, read_card(checkpoint), evaluation=evaluation)
-    print(f"Written: {json_path}, {plot_path}, {checkpoint / 'README.md'} (model card)\n")
+    written = [json_path, plot_path]
+    if document_checkpoint(checkpoint, read_card(checkpoint), evaluation=evaluation) is None:
+        written.append(checkpoint / "README.md")
+    print(f"Written: {', '.join(map(str, written))}\n")
     print(USAGE.format(checkpoint=str(checkpoint)))

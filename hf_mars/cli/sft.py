@@ -63,7 +63,9 @@ def train(
         quantization_config=get_quantization_config(model_args),
         peft_config=get_peft_config(model_args),
     )
-    trainer.train(resume_from_checkpoint=training_args.resume_from_checkpoint)
+    resume = training_args.resume_from_checkpoint
+    is_flag = isinstance(resume, str) and resume.lower() in ("true", "false")
+    trainer.train(resume_from_checkpoint=resume.lower() == "true" if is_flag else resume)
     trainer.save_model(training_args.output_dir)
     trainer.accelerator.print(f"Saved to {training_args.output_dir}.")
     if training_args.push_to_hub:

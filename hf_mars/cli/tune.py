@@ -49,7 +49,7 @@ def run(options: argparse.Namespace) -> None:
             block_sizes=options.block_sizes,
             max_new_tokens=options.max_new_tokens,
         )
-    except (ImportError, OSError, ValueError) as error:
+    except (ImportError, OSError, RuntimeError, ValueError) as error:
         raise SystemExit(f"hf-mars tune: error: {error}") from error
     print("\n" + format_table(results) + "\n")
     print(describe(best))

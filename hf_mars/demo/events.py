@@ -1,6 +1,7 @@
 """What happens when someone writes, moves the threshold, or stops."""
 
 import tempfile
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -74,6 +75,9 @@ class DemoEvents:
             )
         if not 1 <= settings.max_new_tokens <= MAX_NEW_TOKENS:
             raise ValueError(f"The length must be between 1 and {MAX_NEW_TOKENS} tokens.")
+        largest = 2 * self.model.config.mars["block_size"]
+        if settings.block_size is not None and not 2 <= settings.block_size <= largest:
+            raise ValueError(f"The block size must be between 2 and {largest}.")
         if settings.metric not in METRICS:
             raise ValueError(f"The metric must be one of {', '.join(METRICS)}.")
         if settings.threshold is not None and not 0 <= settings.threshold <= 1:
@@ -178,11 +182,15 @@ class DemoEvents:
             self.check(messages, settings)
         except ValueError as error:
             raise gr.Error(str(error), print_exception=False) from error
-        slot = self.knobs.slot(f"api {id(settings)}")
+        session = f"api {uuid.uuid4()}"
+        slot = self.knobs.slot(session)
         self.knobs.start(slot, 0.0 if threshold is None else to_metric(threshold, metric))
         answer = Answer()
-        for longer in self.stream(messages, settings, slot):
-            answer = longer
+        try:
+            for longer in self.stream(messages, settings, slot):
+                answer = longer
+        finally:
+            self.knobs.release(session)
         return {
             "text": answer.text,
             "run_lengths": answer.run_lengths,

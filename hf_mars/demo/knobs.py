@@ -1,6 +1,7 @@
 """What a session may turn while its answer is being generated."""
 
 import multiprocessing
+import threading
 
 
 __all__ = ["Knobs"]
@@ -21,17 +22,25 @@ class Knobs:
         self._thresholds = multiprocessing.Array("d", num_sessions, lock=False)
         self._stops = multiprocessing.Array("b", num_sessions, lock=False)
         self._slots: dict[str, int] = {}
-        self._num_sessions = num_sessions
+        self._free = list(reversed(range(num_sessions)))
+        self._lock = threading.Lock()
 
     def slot(self, session: str | None) -> int:
         """The place of a session, given at its first call."""
         session = session or ""
-        slot = self._slots.pop(session, None)
-        if slot is None:
-            is_full = len(self._slots) == self._num_sessions
-            slot = self._slots.pop(next(iter(self._slots))) if is_full else len(self._slots)
-        self._slots[session] = slot  # the most recent one comes last
+        with self._lock:
+            slot = self._slots.pop(session, None)
+            if slot is None:
+                slot = self._free.pop() if self._free else self._slots.pop(next(iter(self._slots)))
+            self._slots[session] = slot  # the most recent one comes last
         return slot
+
+    def release(self, session: str) -> None:
+        """Give up the place of a session."""
+        with self._lock:
+            slot = self._slots.pop(session, None)
+            if slot is not None:
+                self._free.append(slot)
 
     def start(self, slot: int, threshold: float) -> None:
         """Begin an answer with this threshold."""

@@ -151,7 +151,7 @@ def decode_jacobi(model: PreTrainedModel, inputs, max_new_tokens: int, eos_token
     """
     device = model.device
     generator = torch.Generator().manual_seed(0)
-    cache = DynamicCache(config=model.config)
+    cache = DynamicCache()  # keeps everything, so that it can be cropped on sliding-window models too
     prompt = inputs["input_ids"]
     logits = model(input_ids=prompt, cache=cache, use_cache=True, logits_to_keep=1).logits
     last = logits[0, -1].argmax().item()

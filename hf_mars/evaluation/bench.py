@@ -92,7 +92,7 @@ def run_bench(
             "tasks": {task.name: len(task.prompts) for task in tasks},
             "max_new_tokens": max_new_tokens,
             "dtype": str(model.dtype),
-            "environment": describe_environment(),
+            "environment": describe_environment(model.device),
             **(settings or {}),
         },
     )
@@ -115,7 +115,7 @@ def run_bench(
             )
     evaluation = Evaluation(
         results,
-        environment={**describe_environment(), "dtype": str(model.dtype).removeprefix("torch.")},
+        environment={**describe_environment(model.device), "dtype": str(model.dtype).removeprefix("torch.")},
         command=command,
         datasets={task.name: task.dataset_id for task in tasks if task.dataset_id},
         notes={task.name: task.note for task in tasks if task.note},

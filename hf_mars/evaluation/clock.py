@@ -1,6 +1,6 @@
 """Time, forward passes and memory of one call."""
 
-import resource
+import sys
 import time
 from pathlib import Path
 
@@ -100,4 +100,9 @@ def peak_memory(device: torch.device) -> int | None:
                 return 1024 * int(line.split()[1])
     except OSError:
         pass
-    return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    if sys.platform == "win32":
+        return None
+    import resource  # Unix only
+
+    unit = 1 if sys.platform == "darwin" else 1024
+    return unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -9,11 +9,12 @@ import torch
 __all__ = ["describe_environment"]
 
 
-def describe_environment() -> dict[str, str | int]:
-    """Versions and hardware, to be kept with every figure."""
-    device = torch.cuda.get_device_name() if torch.cuda.is_available() else f"{processor_name()} (CPU)"
+def describe_environment(device: torch.device | str = "cpu") -> dict[str, str | int]:
+    """Versions and hardware, to be kept with every figure measured on this device."""
+    is_cuda = torch.device(device).type == "cuda"
+    name = torch.cuda.get_device_name(device) if is_cuda else f"{processor_name()} ({torch.device(device).type})"
     packages = {name: version(name) for name in ("hf-mars", "torch", "transformers", "trl")}
-    return {"device": device, "threads": torch.get_num_threads(), "python": platform.python_version(), **packages}
+    return {"device": name, "threads": torch.get_num_threads(), "python": platform.python_version(), **packages}
 
 
 def processor_name() -> str:

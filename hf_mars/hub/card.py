@@ -3,33 +3,27 @@
 import functools
 import json
 import re
-import shlex
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import jinja2
-from huggingface_hub import HfApi, ModelCard, ModelCardData
+from huggingface_hub import EvalResult, HfApi, ModelCard, ModelCardData
 from huggingface_hub.constants import REPOCARD_NAME
 from transformers.utils import ADAPTER_CONFIG_NAME, CONFIG_NAME, logging
 
 from ..evaluation import Evaluation, format_table
-from .eval_results import METRIC_TITLES, PICTURE_FILE, model_index
+from .eval_results import PICTURE_FILE, is_of_sweep, model_index
+from .paths import hub_id, read_card
 
 
-__all__ = ["hub_id", "merge_cards", "read_card", "read_checkpoint", "write_card"]
+__all__ = ["merge_cards", "read_checkpoint", "without_evaluation", "write_card"]
 
 logger = logging.get_logger(__name__)
 
 TEMPLATES = Path(__file__).parent / "templates"
 TAGS = ["mars", "custom_generate", "trl"]
 BLOCKS = ("facts", "usage", "training", "evaluation")
-
-
-def read_card(directory: str | Path) -> str | None:
-    """The text of a directory's model card, or `None`."""
-    path = Path(directory) / REPOCARD_NAME
-    return path.read_text(encoding="utf-8") if path.is_file() else None
 
 
 def write_card(
@@ -74,7 +68,7 @@ def write_card(
     if base_model in (None, repo_id):  # unknown, or this very repository, loaded and pushed again
         base_model = getattr(data, "base_model", None)
     inherited = {} if license or data.license else base_card_data(loaded_from or base_model)
-    datasets = [*(data.datasets or []), *map(hub_id, datasets)]
+    datasets = [*as_list(data.datasets), *map(hub_id, datasets)]
 
     data.base_model = base_model
     data.base_model_relation = "adapter" if checkpoint["is_adapter"] else "finetune"
@@ -87,12 +81,11 @@ def write_card(
         if inherited.get(name):
             setattr(data, name, inherited[name])
     data.pipeline_tag = data.pipeline_tag or "text-generation"
-    data.tags = list(dict.fromkeys([*(data.tags or []), *TAGS, *tags]))
+    data.tags = list(dict.fromkeys([*as_list(data.tags), *TAGS, *tags]))
     if evaluation is not None:
         name = (repo_id or data.model_name or directory.name).split("/")[-1]
         data.model_name = name
-        kept = [result for result in data.eval_results or [] if result.metric_name not in METRIC_TITLES.values()]
-        data.eval_results = [*kept, *model_index(evaluation)]
+        data.eval_results = [*others_results(data), *model_index(evaluation)]
     if data.license is None:
         logger.warning_once(
             "The model card has no license, and none could be inherited from the base model: pass `license`."
@@ -144,11 +137,29 @@ def merge_cards(remote: str | None, local: str | None) -> str | None:
         if getattr(own.data, name, None) and not is_a_persons:
             setattr(card.data, name, getattr(own.data, name))
     for name in ("datasets", "tags"):
-        both = [*(getattr(card.data, name) or []), *(getattr(own.data, name) or [])]
+        both = [*as_list(getattr(card.data, name)), *as_list(getattr(own.data, name))]
         setattr(card.data, name, list(dict.fromkeys(both)) or None)
-    if own.data.eval_results:
-        card.data.eval_results = own.data.eval_results
+    measured = [result for result in own.data.eval_results or [] if is_of_sweep(result)]
+    if measured:
+        card.data.eval_results = [*others_results(card.data), *measured]
     return str(card)
+
+
+def without_evaluation(text: str) -> str:
+    """A card without what a sweep has put into it."""
+    card = ModelCard(text)
+    card.text = replace_block(card.text, "evaluation", "", append=False)
+    card.data.eval_results = others_results(card.data) or None
+    return str(card)
+
+
+def others_results(data: ModelCardData) -> list[EvalResult]:
+    """Results of the `model-index` that did not come from a sweep of ours."""
+    return [result for result in data.eval_results or [] if not is_of_sweep(result)]
+
+
+def as_list(value: str | list[str] | None) -> list[str]:
+    return [value] if isinstance(value, str) else list(value or [])
 
 
 def read_checkpoint(directory: Path) -> dict[str, Any]:
@@ -165,20 +176,6 @@ def read_checkpoint(directory: Path) -> dict[str, Any]:
         "mask_token": mask_token["content"] if isinstance(mask_token, dict) else mask_token,
         **config["mars"],
     }
-
-
-def hub_id(name: str | None) -> str | None:
-    """
-    The Hub id that a model or data set goes by: the name itself, that of the base in the card of a local directory, or
-    `None` for any other path.
-    """
-    if not name:
-        return None
-    if Path(name).exists():
-        previous = read_card(name) if Path(name).is_dir() else None
-        named = ModelCard(previous, ignore_metadata_errors=True).data.get("base_model") if previous else None
-        return named if isinstance(named, str) else None
-    return name if re.fullmatch(r"[A-Za-z0-9][\w.-]*/[\w.-]+", name) else None
 
 
 @functools.lru_cache
@@ -206,7 +203,7 @@ def describe(evaluation: Evaluation, directory: Path) -> str:
         picture=PICTURE_FILE if (directory / PICTURE_FILE).is_file() else None,
         environment=evaluation.environment,
         notes=evaluation.notes,
-        command=evaluation.command and without_paths(evaluation.command),
+        command=evaluation.command,
     )
 
 
@@ -232,9 +229,3 @@ def replace_block(text: str, name: str, content: str, append: bool) -> str:
     if pattern.search(text):
         return pattern.sub(lambda match: block, text, count=1)
     return f"{text.rstrip()}\n\n{block}\n" if append else text
-
-
-def without_paths(command: str) -> str:
-    """A command line in which every local path is its last part alone."""
-    words = [Path(word).name if "/" in word and hub_id(word) is None else word for word in shlex.split(command)]
-    return shlex.join(words)

@@ -10,7 +10,7 @@ from huggingface_hub import EvalResult, EvalResultEntry, eval_result_entries_to_
 from ..evaluation import EVALUATION_FILE, Evaluation, plot_frontier
 
 
-__all__ = ["METRIC_TITLES", "PICTURE_FILE", "model_index", "write_eval_results"]
+__all__ = ["PICTURE_FILE", "is_of_sweep", "model_index", "write_eval_results"]
 
 PICTURE_FILE = ".eval_results/frontier.png"
 METRIC_TITLES = {
@@ -30,14 +30,20 @@ def write_eval_results(directory: str | Path, evaluation: Evaluation) -> None:
     if importlib.util.find_spec("matplotlib") and len(evaluation.results) > 1:
         plot_frontier(evaluation.main_results(), directory / PICTURE_FILE)
     for task, dataset_id in evaluation.datasets.items():
-        plain = [r for r in evaluation.results if r.task == task and r.threshold is None and r.accuracy is not None]
+        plain = [r for r in evaluation.results if r.task == task and r.mode == "AR" and r.accuracy is not None]
         if not plain:
             continue
+        plain.sort(key=lambda result: -result.num_examples)  # batch size 1 may have had a few of them only
         entry = EvalResultEntry(
             dataset_id=dataset_id,
             task_id="default",
             value=round(100 * plain[0].accuracy, 2),
-            notes=f"greedy, {plain[0].num_examples} examples; the same with mars_verify=True in float32",
+            notes=". ".join(
+                [
+                    f"Greedy, {plain[0].num_examples} examples, plain decoding",
+                    *filter(None, [evaluation.notes.get(task)]),
+                ]
+            ),
         )
         path = directory / EVALUATION_FILE
         path.with_name(f"{slug(task)}.yaml").write_text(yaml.safe_dump(eval_result_entries_to_yaml([entry])))
@@ -63,6 +69,11 @@ def model_index(evaluation: Evaluation) -> list[EvalResult]:
                 )
             )
     return entries
+
+
+def is_of_sweep(result: EvalResult) -> bool:
+    """Whether a result of a `model-index` is one that [`model_index`] made."""
+    return result.metric_name in METRIC_TITLES.values() and "mode" in (result.metric_args or {})
 
 
 def slug(name: str) -> str:

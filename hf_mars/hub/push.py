@@ -11,13 +11,19 @@ from typing import Any, TypeVar
 
 from huggingface_hub import CommitInfo, HfApi
 from huggingface_hub.constants import REPOCARD_NAME
-from huggingface_hub.errors import EntryNotFoundError, HTTPError, LocalTokenNotFoundError
+from huggingface_hub.errors import (
+    HTTPError,
+    LocalEntryNotFoundError,
+    LocalTokenNotFoundError,
+    RemoteEntryNotFoundError,
+)
 from peft import PeftModel
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import ADAPTER_CONFIG_NAME, logging
 
 from ..evaluation import Evaluation
-from .card import hub_id, merge_cards, read_card, read_checkpoint
+from .card import merge_cards, read_checkpoint
+from .paths import hub_id, read_card
 from .save import document_checkpoint, rewrite_json, save_pretrained
 
 
@@ -124,8 +130,8 @@ def push_folder(
             A sweep measured on this checkpoint. Defaults to the one in the folder.
         license (`str`, *optional*): License of the card. Defaults to the one in the card, else to the base model's.
         base_model (`str`, *optional*): Hub id of the base model. Required for an adapter on a local directory.
-        private (`bool`, *optional*): Whether a new repository is private. By default as the account or organisation
-        says. token (`str` or `bool`, *optional*): Token with write access. Defaults to that of `hf auth login`.
+        private (`bool`, *optional*): Whether a new repository is private. By default as the account says.
+        token (`str` or `bool`, *optional*): Token with write access. Defaults to that of `hf auth login`.
         revision (`str`, *optional*): Branch to push to, created if missing. Defaults to `"main"`.
         create_pr (`bool`, *optional*, defaults to `False`): Whether to open a pull request instead.
         commit_message (`str`, *optional*): Message of the commits.
@@ -141,10 +147,12 @@ def push_folder(
     """
     folder = Path(folder)
     check_folder(folder, base_model)
+    if isinstance(evaluation, (str, Path)) and not Path(evaluation).exists():
+        raise ValueError(f"`evaluation` is {str(evaluation)!r}, which is no file.")
     api = HfApi(endpoint=endpoint, token=token)
     with tempfile.TemporaryDirectory() as staging:
         staging = Path(staging) / folder.resolve().name
-        shutil.copytree(folder, staging, copy_function=link_or_copy, ignore=shutil.ignore_patterns(*IGNORED_FILES))
+        shutil.copytree(folder, staging, copy_function=link_or_copy, ignore=ignore_at_top(folder))
         if base_model is not None and (staging / ADAPTER_CONFIG_NAME).is_file():
             rewrite_json(staging / ADAPTER_CONFIG_NAME, lambda v: {**v, "base_model_name_or_path": base_model})
         try:
@@ -152,8 +160,9 @@ def push_folder(
                 with_retries(lambda: api.create_repo(repo_id, private=private, exist_ok=True))
             if revision is not None and not revision.startswith("refs/pr/"):
                 with_retries(lambda: api.create_branch(repo_id, branch=revision, exist_ok=True))
-            commit = with_retries(
-                lambda: api.upload_folder(
+
+            def upload() -> CommitInfo:
+                return api.upload_folder(
                     repo_id=repo_id,
                     folder_path=staging,
                     ignore_patterns=list(CARD_FILES),
@@ -161,18 +170,25 @@ def push_folder(
                     create_pr=create_pr,
                     commit_message=commit_message or "Upload MARS checkpoint",
                 )
-            )
-        except (HTTPError, LocalTokenNotFoundError) as error:
+
+            # A pull request that was opened, but whose answer got lost, would be opened again.
+            commit = upload() if create_pr else with_retries(upload)
+        except (HTTPError, LocalTokenNotFoundError, RuntimeError) as error:  # hf_xet raises the last
             raise explain(error, api, repo_id, revision, staging) from error
         url = commit.pr_url or f"{api.endpoint}/{repo_id}"
         if create_pr:
             revision = commit.pr_revision
         uploaded = list_files(staging, with_card=False)
 
-        previous = merge_cards(fetch_card(api, repo_id, revision), read_card(staging))
-        error = document_checkpoint(
-            staging, previous, evaluation=evaluation, license=license, base_model=base_model, repo_id=repo_id
-        )
+        try:
+            previous = merge_cards(fetch_card(api, repo_id, revision), read_card(staging))
+        except Exception as unreadable:  # a card that cannot be read is not overwritten
+            error = f"The model card of {repo_id} could not be read, and was left as it is: {first_line(unreadable)}"
+            logger.error(error)
+        else:
+            error = document_checkpoint(
+                staging, previous, evaluation=evaluation, license=license, base_model=base_model, repo_id=repo_id
+            )
         if error is None:
             try:
                 card_commit = with_retries(
@@ -204,12 +220,18 @@ def check_folder(folder: Path, base_model: str | None) -> None:
         ) from error
     if base_model is not None and hub_id(base_model) != base_model:
         raise ValueError(f"`base_model` must be a Hub id such as 'org/name', got {base_model!r}.")
-    on_disk = checkpoint["base_model"] and Path(checkpoint["base_model"]).exists()
-    if checkpoint["is_adapter"] and base_model is None and on_disk:
+    is_path = hub_id(checkpoint["base_model"]) != checkpoint["base_model"]
+    if checkpoint["is_adapter"] and base_model is None and is_path:
         raise ValueError(
-            f"The adapter's base model is the local directory {checkpoint['base_model']!r}, which nobody else can "
-            "load: pass `base_model` with its Hub id, or merge the adapter and push full weights."
+            f"The adapter's base model is {checkpoint['base_model']!r}, a path that nobody else can load: "
+            "pass `base_model` with its Hub id, or merge the adapter and push full weights."
         )
+
+
+def ignore_at_top(folder: Path) -> Callable[[str, list[str]], set[str]]:
+    """What is left out of the folder itself; its subfolders are taken as they are."""
+    ignore = shutil.ignore_patterns(*IGNORED_FILES)
+    return lambda directory, names: ignore(directory, names) if Path(directory) == folder else {"__pycache__"}
 
 
 def link_or_copy(source: str, destination: str) -> None:
@@ -228,7 +250,7 @@ def with_retries(request: Callable[[], Result]) -> Result:
     for attempt in range(1, NUM_ATTEMPTS + 1):
         try:
             return request()
-        except HTTPError as error:
+        except (HTTPError, LocalEntryNotFoundError) as error:  # the latter stands for a lost connection
             response = getattr(error, "response", None)
             is_transient = response is None or response.status_code in TRANSIENT_STATUS
             if not is_transient or attempt == NUM_ATTEMPTS:
@@ -247,7 +269,7 @@ def fetch_card(api: HfApi, repo_id: str, revision: str | None) -> str | None:
             path = with_retries(
                 lambda: api.hf_hub_download(repo_id, REPOCARD_NAME, revision=revision, local_dir=folder)
             )
-        except (EntryNotFoundError, HTTPError):
+        except RemoteEntryNotFoundError:
             return None
         return Path(path).read_text(encoding="utf-8")
 

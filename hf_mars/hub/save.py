@@ -1,21 +1,31 @@
 """Saving a checkpoint together with the code that decodes it."""
 
+import dataclasses
+import hashlib
 import json
 import shutil
 from pathlib import Path
 from typing import Any
 
+from huggingface_hub.constants import REPOCARD_NAME
 from peft import PeftModel
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import ADAPTER_CONFIG_NAME, GENERATION_CONFIG_NAME, logging
 
 from .. import decoding
-from ..evaluation import Evaluation, load_evaluation
-from .card import read_card, write_card
+from ..evaluation import EVALUATION_FILE, Evaluation, load_evaluation
+from .card import without_evaluation, write_card
 from .eval_results import write_eval_results
+from .paths import read_card, without_paths
 
 
-__all__ = ["complete_checkpoint", "document_checkpoint", "save_pretrained"]
+__all__ = [
+    "complete_checkpoint",
+    "digest_if_measured",
+    "document_checkpoint",
+    "forget_evaluation_of_others",
+    "save_pretrained",
+]
 
 logger = logging.get_logger(__name__)
 
@@ -58,11 +68,12 @@ def save_pretrained(
     """
     if not getattr(model.config, "mars", None):
         raise ValueError("The model has no `config.mars`: train it with MARSTrainer, or call `enable_mars` first.")
-    previous = read_card(directory)
+    previous, digest = read_card(directory), digest_if_measured(directory)
     model.save_pretrained(directory, **kwargs)
     if tokenizer is not None:
         tokenizer.save_pretrained(directory)
     complete_checkpoint(directory, model.config.mars)
+    previous = forget_evaluation_of_others(directory, previous, digest)
     document_checkpoint(
         directory,
         previous,
@@ -110,13 +121,18 @@ def document_checkpoint(
         `str`, *optional*: What went wrong; `None` if nothing did. It is logged too.
     """
     try:
-        if previous is not None:  # PEFT writes a card of its own beside an adapter
-            (Path(directory) / "README.md").write_text(previous, encoding="utf-8")
+        path = Path(directory) / REPOCARD_NAME  # by now PEFT may have written a card of its own, with local paths
+        if previous is not None:
+            path.write_text(previous, encoding="utf-8")
+        else:
+            path.unlink(missing_ok=True)
         if isinstance(evaluation, (str, Path)):
             evaluation = load_evaluation(evaluation)
         elif isinstance(evaluation, dict):
             evaluation = Evaluation.from_dict(evaluation)
         if evaluation is not None:
+            command = evaluation.command and without_paths(evaluation.command)
+            evaluation = dataclasses.replace(evaluation, command=command)
             write_eval_results(directory, evaluation)
         write_card(directory, previous, evaluation=evaluation, **card_arguments)
     except Exception as error:  # whatever it is, it may not cost the weights
@@ -124,6 +140,31 @@ def document_checkpoint(
         logger.error(message)
         return message
     return None
+
+
+def digest_if_measured(directory: str | Path) -> str | None:
+    """A hash of the weights in a directory that holds a measured sweep, else `None`."""
+    directory = Path(directory)
+    if not (directory / EVALUATION_FILE).is_file():
+        return None
+    digest = hashlib.sha256()
+    for path in sorted(directory.glob("*.safetensors")):
+        with path.open("rb") as file:
+            while chunk := file.read(2**24):
+                digest.update(chunk)
+    return digest.hexdigest()
+
+
+def forget_evaluation_of_others(directory: str | Path, previous: str | None, digest: str | None) -> str | None:
+    """
+    Where other weights were saved over those with the given hash, take the sweep of the old ones away, and return the
+    previous card without it.
+    """
+    if digest is None or digest == digest_if_measured(directory):
+        return previous
+    logger.warning(f"The sweep in {Path(directory).name} was measured on other weights, and is taken out of the card.")
+    shutil.rmtree((Path(directory) / EVALUATION_FILE).parent)
+    return None if previous is None else without_evaluation(previous)
 
 
 def rewrite_json(path: Path, change) -> None:

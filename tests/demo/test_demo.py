@@ -57,6 +57,8 @@ def test_knobs_are_kept_by_session():
     assert (knobs.threshold(first), knobs.threshold(second)) == (0.9, 0.5)
     assert (knobs.is_stopped(first), knobs.is_stopped(second)) == (False, True)
     assert knobs.slot("c") == second, "the one that was not used for longest makes room"
+    knobs.release("c")
+    assert knobs.slot("d") == second
 
 
 def test_text_is_escaped_and_runs_are_marked():
@@ -106,6 +108,7 @@ def test_the_api_takes_the_same_arguments(served):
         ({"max_new_tokens": 9999}, "512"),
         ({"metric": "luck"}, "metric"),
         ({"threshold": 2.0}, "threshold"),
+        ({"block_size": 1000}, "block size"),
     ):
         with pytest.raises(Exception, match=words):
             client.predict("Count from 3.", **arguments, api_name="/generate")

@@ -72,6 +72,23 @@ def test_every_peer_decodes_what_it_promises(subject, batch_size):
         assert by_name["assisted"].tokens_per_forward > 1.5, "a draft that is the model itself is always right"
 
 
+def test_an_adapter_is_measured_like_its_model(subject):
+    from peft import LoraConfig, get_peft_model
+
+    model, tokenizer = copy.deepcopy(subject[0]), subject[1]
+    enable_mars(model)
+    adapted = get_peft_model(model, LoraConfig(r=2, target_modules=["q_proj"]))
+    ar, lossy, lookup = measure((adapted, tokenizer), [Mode("AR"), Mode("lossy", 0.0), Mode("prompt lookup")], 1)
+    assert lossy.tokens_per_forward > 2 and lossy.columns > 3
+    assert lookup.identical == 1.0
+
+
+def test_in_half_precision_nothing_but_plain_decoding_is_called_lossless(subject):
+    model = enable_mars(copy.deepcopy(subject[0]).bfloat16())
+    ar, verify = measure((model, subject[1]), [Mode("AR"), Mode("verify", 0.0)])
+    assert (ar.lossless, verify.lossless) == (True, False)
+
+
 def test_metrics_and_block_sizes_are_ways_of_their_own(subject):
     modes = [Mode("AR"), Mode("lossy", 0.0, "margin", 8), Mode("verify", 50.0, "entropy")]
     results = measure(subject, modes)

@@ -255,7 +255,9 @@ class Handler(BaseHTTPRequestHandler):
 
     def model_info(self, repo_id: str, revision: str | None):
         files = self.revision(repo_id, revision)
-        card = front_matter(files["README.md"].decode()) if "README.md" in files else None
+        card = None
+        with contextlib.suppress(KeyError, yaml.YAMLError):
+            card = front_matter(files["README.md"].decode())
         siblings = [{"rfilename": path} for path in sorted(files)]
         sha = self.repository(repo_id).sha(revision or "main")
         return 200, {"id": repo_id, "sha": sha, "siblings": siblings, "cardData": card}, {}

@@ -5,11 +5,12 @@ import shutil
 
 import pytest
 import yaml
-from huggingface_hub import ModelCard, parse_eval_result_entries
+from huggingface_hub import EvalResult, ModelCard, parse_eval_result_entries
 
 from hf_mars import Evaluation, MARSTrainer, load_evaluation, save_pretrained
 from hf_mars.evaluation import ModeResult
-from hf_mars.hub.card import hub_id, merge_cards, read_card, without_paths, write_card
+from hf_mars.hub.card import merge_cards, write_card
+from hf_mars.hub.paths import hub_id, read_card, without_paths
 from tests.tiny import tiny_model
 from tests.tiny_text import byte_level_tokenizer, counting_examples, text_model
 from tests.training.runs import small_config
@@ -82,7 +83,7 @@ def test_an_evaluation_becomes_a_table_a_picture_and_a_model_index(checkpoint):
     entry, *others = parse_eval_result_entries(yaml.safe_load((checkpoint / ".eval_results/gsm8k.yaml").read_text()))
     assert (entry.dataset_id, entry.value, others) == ("openai/gsm8k", 50.0, [])
     loaded = load_evaluation(checkpoint)
-    assert loaded.to_dict() == evaluation().to_dict()
+    assert loaded.to_dict() == evaluation(command="hf-mars bench checkpoint --limit 8").to_dict()
 
 
 def test_a_later_sweep_updates_the_card_in_place(checkpoint):
@@ -147,7 +148,11 @@ def test_what_is_no_hub_id(name):
     assert hub_id(name) is None
 
 
-def test_paths_in_a_command_are_cut():
+def test_paths_in_a_command_are_cut(tmp_path):
+    (tmp_path / "README.md").write_text("---\nbase_model: org/name\n---\n")
+    assert (
+        without_paths(f"hf-mars bench {tmp_path} --output-dir=/a/b") == f"hf-mars bench {tmp_path.name} --output-dir=b"
+    )
     command = "hf-mars bench /a/b/checkpoint --output ../c/results --model org/name --limit 8"
     assert without_paths(command) == "hf-mars bench checkpoint --output results --model org/name --limit 8"
 
@@ -163,6 +168,31 @@ def test_a_card_or_evaluation_that_fails_never_costs_the_weights(tmp_path, caplo
     reports = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
     assert len(reports) == 4
     assert all("model card" in report for report in reports)
+
+
+def test_other_weights_take_the_old_sweep_away(checkpoint):
+    save_pretrained(tiny_model(), checkpoint, evaluation=evaluation())
+    save_pretrained(tiny_model(), checkpoint)
+    assert "| verify 0.5 |" in read_card(checkpoint), "the same weights keep it"
+    model = tiny_model()
+    model.lm_head.weight.data.mul_(2)
+    save_pretrained(model, checkpoint)
+    card = ModelCard(read_card(checkpoint))
+    assert "| verify 0.5 |" not in card.text and card.data.eval_results is None
+    assert not (checkpoint / ".eval_results").exists()
+    assert "## How to use it" in card.text
+
+
+def test_results_and_data_that_a_person_added_stay(checkpoint):
+    card = ModelCard(read_card(checkpoint))
+    theirs = EvalResult("text-generation", "cais/mmlu", "MMLU", "accuracy", 0.25, metric_name="Accuracy")
+    card.data.eval_results, card.data.model_name, card.data.datasets = [theirs], "mine", "org/data"
+    card.save(checkpoint / "README.md")
+    save_pretrained(tiny_model(), checkpoint, evaluation=evaluation(), datasets=["org/more"])
+    data = ModelCard(read_card(checkpoint)).data
+    assert data.datasets == ["org/data", "org/more"]
+    assert sum(result.dataset_type == "cais/mmlu" for result in data.eval_results) == 1
+    assert len(data.eval_results) > 3
 
 
 def test_merging_keeps_what_stands_in_the_repository(checkpoint):

@@ -157,12 +157,27 @@ def test_what_a_person_wrote_on_the_hub_stays(checkpoint, hub):
     assert "Written by hand" not in (checkpoint / "README.md").read_text()
 
 
+@pytest.mark.parametrize("fault", [Fault("HEAD .*/resolve/.*README", None, times=100), None])
+def test_a_card_that_cannot_be_read_is_left_as_it_is(checkpoint, hub, fault):
+    push_folder(checkpoint, REPO, **arguments(hub))
+    files = hub.files(REPO)
+    files["README.md"] = b"---\n[broken\n---\n# Mine\n" if fault is None else files["README.md"] + b"# Mine\n"
+    before = files["README.md"]
+    hub.faults.extend([fault] if fault else [])
+    (checkpoint / "notes.txt").write_text("new")
+    result = push_folder(checkpoint, REPO, **arguments(hub))
+    assert "could not be read" in result.error
+    assert files["README.md"] == before and files["notes.txt"] == b"new"
+
+
 def test_what_a_trainer_leaves_to_resume_with_stays_at_home(checkpoint, hub):
     (checkpoint / "checkpoint-5").mkdir()
     (checkpoint / "checkpoint-5" / "model.safetensors").write_bytes(b"x")
     for name in ("optimizer.pt", "training_args.bin", "rng_state.pth", "trainer_state.json"):
         (checkpoint / name).write_bytes(b"x")
+    (checkpoint / "custom_generate" / "__init__.py").write_text("")
     push_folder(checkpoint, REPO, **arguments(hub))
+    assert "custom_generate/__init__.py" in hub.files(REPO)
     assert not any(word in " ".join(hub.files(REPO)) for word in ("checkpoint-5", ".pt", ".bin", "trainer_state"))
 
 
@@ -176,6 +191,8 @@ def test_what_is_no_checkpoint_is_refused(tmp_path, checkpoint, hub):
     adapter = {"base_model_name_or_path": str(checkpoint), "mars": {"mask_token_id": 3, "block_size": 4}}
     shutil.copytree(checkpoint, tmp_path / "adapter")
     (tmp_path / "adapter" / "adapter_config.json").write_text(json.dumps(adapter))
+    with pytest.raises(ValueError, match="is no file"):
+        push_folder(checkpoint, REPO, evaluation="nowhere.json", **arguments(hub))
     with pytest.raises(ValueError, match="nobody else can load"):
         push_folder(tmp_path / "adapter", REPO, **arguments(hub))
     push_folder(tmp_path / "adapter", REPO, base_model="org/base", **arguments(hub))
@@ -184,8 +201,6 @@ def test_what_is_no_checkpoint_is_refused(tmp_path, checkpoint, hub):
 
 
 def test_the_trainer_pushes_every_save_and_the_end(tmp_path, hub, monkeypatch):
-    monkeypatch.setattr("huggingface_hub.hf_api.api.endpoint", hub.url)
-    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", hub.url)
     monkeypatch.setattr("hf_mars.training.mars_trainer.push_folder", with_endpoint(hub))
     monkeypatch.setattr("transformers.trainer.hf_api", lambda: api(hub))
     tokenizer = byte_level_tokenizer()

@@ -32,11 +32,12 @@ def load_humaneval(limit: int | None = None) -> Task:
 
 
 def build_program(problem: dict[str, Any], answer: str) -> str:
-    """The answer's first code block (else all of it), after the imports of the problem, and the problem's tests."""
-    block = re.search(r"```(?:python|py)?\s*\n(.*?)(?:```|\Z)", answer, re.DOTALL)
+    """The answer's first code block (else all of it), after what the prompt defines, and the problem's tests."""
+    block = re.search(r"```[\w+-]*[ \t]*\n(.*?)(?:```|\Z)", answer, re.DOTALL)
     code = block.group(1) if block else answer
     if f"def {problem['entry_point']}" in code:
-        code = problem["prompt"].split("def ")[0] + "\n" + code
+        # What stands before the function in the prompt: imports, and helpers that its tests call.
+        code = problem["prompt"].split(f"def {problem['entry_point']}")[0] + "\n" + code
     else:  # the body alone
         code = problem["prompt"] + code
     return f"{code}\n\n{problem['test']}\n\ncheck({problem['entry_point']})\n"

@@ -10,11 +10,12 @@ NUMBER = r"-?\$?\d[\d,]*(?:\.\d+)?"
 
 def extract_number(text: str) -> float | None:
     """
-    The number after the last `####` or "answer is", else the last number of the text; `None` if there is none. Commas
-    between thousands and a dollar sign are left out.
+    The number after the last `####` or "answer is" (and after the last `=` of that sentence), else the last number of
+    the text; `None` if there is none. Commas between thousands and a dollar sign are left out.
     """
-    stated = re.findall(rf"(?:####|[Aa]nswer is:?)\s*\**\s*({NUMBER})", text)
-    found = stated or re.findall(NUMBER, text)
+    stated = re.findall(r"(?:####|[Aa]nswer is)(.*?)(?:\n|\. |\Z)", text)
+    found = re.findall(NUMBER, stated[-1].split("=")[-1])[:1] if stated else []
+    found = found or re.findall(NUMBER, text)
     return float(re.sub(r"[$,]", "", found[-1])) if found else None
 
 

@@ -3,6 +3,7 @@ Running code that a model wrote: in a process of its own, with limits on time an
 without a network. It keeps accidents away, not a determined attacker.
 """
 
+import secrets
 import subprocess
 import sys
 import tempfile
@@ -14,26 +15,30 @@ __all__ = ["run_program"]
 # are taken away in Python.
 PREAMBLE = """
 import ctypes, os, resource, sys
-libc = ctypes.CDLL(None, use_errno=True)
+unshare = getattr(ctypes.CDLL(None, use_errno=True), "unshare", None)
 CLONE_NEWUSER, CLONE_NEWNET = 0x10000000, 0x40000000
-if libc.unshare(CLONE_NEWNET) != 0:
-    libc.unshare(CLONE_NEWUSER | CLONE_NEWNET)
-memory = int(sys.argv[1])
-resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
-resource.setrlimit(resource.RLIMIT_CPU, (int(sys.argv[2]), int(sys.argv[2])))
+if unshare is not None and unshare(CLONE_NEWNET) != 0:
+    unshare(CLONE_NEWUSER | CLONE_NEWNET)
+memory, seconds, verdict = map(int, sys.argv[1:])
+try:
+    resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+except (OSError, ValueError):
+    pass  # macOS has no such limit
+resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
 resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, 1_000_000))
 resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
 import socket
 def refuse(*args, **kwargs):
     raise PermissionError("no network here")
 socket.socket = socket.create_connection = socket.getaddrinfo = refuse
-source = sys.stdin.read()
+sys.argv = ["answer.py"]
+secret, source = sys.stdin.readline(), sys.stdin.read()
 for name in ("system", "popen", "fork", "execv", "execve", "kill"):
     setattr(os, name, refuse)
 sys.stdin = open(os.devnull)
 exec(compile(source, "answer.py", "exec"), {"__name__": "answer"})
 sys.stdout.flush()
-os.write(int(sys.argv[3]), b"passed")
+os.write(verdict, secret.encode())
 """
 
 
@@ -50,12 +55,13 @@ def run_program(source: str, timeout: float = 10.0, memory: int = 1_000_000_000)
         `bool`: Whether it came to its end without an exception; leaving early does not count.
     """
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as verdict:
-        # The verdict goes through a file descriptor of its own: what the program prints is no verdict.
+        # The verdict is a number that the program does not know, through a file descriptor of its own.
+        secret = f"{secrets.token_hex()}\n"
         limits = [memory, int(timeout) + 1, verdict.fileno()]
         try:
             subprocess.run(
                 [sys.executable, "-I", "-c", PREAMBLE, *map(str, limits)],
-                input=source,
+                input=secret + source,
                 text=True,
                 cwd=folder,
                 env={"PATH": "/usr/bin:/bin"},
@@ -67,4 +73,4 @@ def run_program(source: str, timeout: float = 10.0, memory: int = 1_000_000_000)
         except subprocess.TimeoutExpired:
             return False
         verdict.seek(0)
-        return verdict.read() == b"passed"
+        return verdict.read() == secret.encode()

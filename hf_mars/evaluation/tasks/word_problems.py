@@ -8,7 +8,7 @@ from datasets import Dataset
 from .task import Task
 
 
-__all__ = ["HELD_OUT_SEED", "extract_answer", "load_word_problems", "make_word_problems"]
+__all__ = ["HELD_OUT_SEED", "NUM_RESERVED", "extract_answer", "load_word_problems", "make_word_problems"]
 
 NAMES = [
     "Ana",
@@ -50,10 +50,13 @@ TEMPLATES = [
 
 
 HELD_OUT_SEED = 1
+NUM_RESERVED = 1000  # problems that are never trained on
 
 
 def load_word_problems(limit: int | None = None, seed: int = HELD_OUT_SEED) -> Task:
     """Problems that the quickstart holds out of its training, 100 by default."""
+    if limit is not None and limit > NUM_RESERVED:
+        raise ValueError(f"`limit` must be at most {NUM_RESERVED}: no more problems are held out of the training.")
     problems = make_word_problems(limit or 100, seed=seed)
     answers = [extract_answer(messages[-1]["content"]) for messages in problems["completion"]]
     return Task(

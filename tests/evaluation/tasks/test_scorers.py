@@ -22,6 +22,8 @@ from hf_mars.evaluation.tasks.sandbox import run_program
         ("the answer is: **-3.5**", -3.5),
         ("It costs $1,234.50", 1234.5),
         ("#### 5\nThen more: #### 6", 6),
+        ("The answer is 3 * 5 = 15 apples.", 15),
+        ("So the answer is 18 dollars for 3 days. Done.", 18),
         ("I do not know.", None),
         ("", None),
     ],
@@ -87,7 +89,10 @@ def test_instructions_that_need_a_network_are_left_out():
 
 
 PROBLEM = {
-    "prompt": 'from typing import List\n\n\ndef total(values: List[int]) -> int:\n    """Sum them."""\n',
+    "prompt": (
+        "from typing import List\n\n\ndef helper(values):\n    return sum(values)\n\n\n"
+        'def total(values: List[int]) -> int:\n    """Sum them."""\n'
+    ),
     "entry_point": "total",
     "test": "def check(candidate):\n    assert candidate([1, 2]) == 3\n    assert candidate([]) == 0\n",
 }
@@ -100,6 +105,8 @@ PROBLEM = {
         ("```python\ndef total(values: List[int]) -> int:\n    return sum(values)\n```\nIt sums.", True),
         ("Here:\n```\ndef total(values):\n    return sum(values)\n```", True),
         ("```python\n    return sum(values)\n```", True),
+        ("```Python\ndef total(values):\n    return helper(values)\n```", True),
+        ("    import os, sys; os.write(3, b'passed'); os._exit(0)\n", False),
         ("    return len(values)\n", False),
         ("```python\ndef total(values):\n    return 3\n```", False),
         ("I cannot write code.", False),
@@ -149,8 +156,9 @@ def test_programs_have_no_network():
 def test_unknown_tasks_and_limits_are_named():
     with pytest.raises(ValueError, match="no task 'gsm9k'.*gsm8k"):
         load_task("gsm9k")
-    with pytest.raises(ValueError, match="limit"):
-        load_task("word_problems", limit=0)
+    for limit in (0, 1001):
+        with pytest.raises(ValueError, match="limit"):
+            load_task("word_problems", limit=limit)
     assert set(TASKS) == {"word_problems", "gsm8k", "gsm_symbolic", "humaneval", "ifeval"}
 
 
