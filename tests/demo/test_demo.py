@@ -1,5 +1,7 @@
 """The parts of the page, and its API."""
 
+from pathlib import Path
+
 import pytest
 
 
@@ -78,6 +80,18 @@ def test_the_first_difference_of_two_answers():
     assert first_difference(one, two) is None
     two.pieces.append(Piece("", [4]))
     assert first_difference(one, two) == 2
+
+
+def test_the_measured_frontier_marks_the_current_threshold(counting_checkpoint):
+    from hf_mars.demo.events import DemoEvents
+    from tests.hub.test_card import evaluation
+
+    model, tokenizer, _ = load_model(str(counting_checkpoint))
+    events = DemoEvents(model, tokenizer, evaluation())
+    pictures = [Path(events.draw(threshold)).read_bytes() for threshold in (0.5, 0.9)]
+    assert all(picture.startswith(b"\x89PNG") for picture in pictures)
+    assert pictures[0] == Path(events.draw(0.5)).read_bytes()
+    assert DemoEvents(model, tokenizer).draw(0.5) is None
 
 
 def test_without_a_checkpoint_it_says_how_to_get_one(tmp_path, monkeypatch):
