@@ -17,6 +17,7 @@ from tqdm.auto import tqdm
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from hf_mars.cli.smollm2 import load_smollm2
+from hf_mars.evaluation.sweep import tokenize
 from hf_mars.evaluation.tasks.word_problems import HELD_OUT_SEED, NUM_RESERVED, make_word_problems
 
 
@@ -52,8 +53,7 @@ def answer(model, tokenizer, requests: list[str], batch_size: int, max_new_token
     examples = []
     for start in tqdm(range(0, len(requests), batch_size), desc="answer", unit="batch", disable=None):
         batch = [[{"role": "user", "content": request}] for request in requests[start : start + batch_size]]
-        texts = tokenizer.apply_chat_template(batch, add_generation_prompt=True, tokenize=False)
-        inputs = tokenizer(texts, padding=True, padding_side="left", add_special_tokens=False, return_tensors="pt")
+        inputs = tokenize(tokenizer, batch)
         output = model.generate(
             **inputs, max_new_tokens=max_new_tokens, do_sample=True, temperature=0.6, top_p=0.9, top_k=0
         )

@@ -1,9 +1,14 @@
 """A real tokenizer and a small data set, made on the spot."""
 
+from pathlib import Path
+
+import torch
 from datasets import Dataset
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerFast
 
+from hf_mars import enable_mars, save_pretrained
+from hf_mars.modeling import add_mask_token
 from tests.tiny import tiny_config
 
 
@@ -58,3 +63,18 @@ def text_model(tokenizer: PreTrainedTokenizerFast, spare_rows: int = 4, **overri
         **{"hidden_size": 64, "tie_word_embeddings": True, **overrides},
     )
     return AutoModelForCausalLM.from_config(config)
+
+
+def mars_text_model() -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
+    """The same untrained model every time, enabled with a block size of 4, and its tokenizer."""
+    torch.manual_seed(0)
+    tokenizer = byte_level_tokenizer()
+    model = text_model(tokenizer)
+    return enable_mars(model, mask_token_id=add_mask_token(model, tokenizer), block_size=4), tokenizer
+
+
+def save_text_checkpoint(directory: Path) -> Path:
+    """Save that model with its tokenizer, and return where."""
+    model, tokenizer = mars_text_model()
+    save_pretrained(model, directory, tokenizer)
+    return directory

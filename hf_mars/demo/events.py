@@ -126,8 +126,8 @@ class DemoEvents:
 
         slot = self.knobs.slot(request.session_hash)
         self.knobs.start(slot, to_metric(threshold, metric))
-        answer = plain = Answer()
-        shown, counters = "", ""
+        answer = Answer()
+        shown, counters, compared = "", "", ("", "")
         try:
             for answer in self.stream(messages, settings, slot):
                 shown, counters = render_answer(answer), render_counters(answer, note(answer, settings))
@@ -137,14 +137,9 @@ class DemoEvents:
                 for plain in self.stream(messages, greedy, slot):
                     differs_at = first_difference(answer, plain)
                     shown = render_answer(answer, differs_at)
-                    yield (
-                        "",
-                        history,
-                        render_conversation([*turns, shown]),
-                        counters,
-                        render_answer(plain, differs_at),
-                        render_counters(plain, verdict(answer, plain, differs_at)),
-                    )
+                    figures = render_counters(plain, verdict(answer, plain, differs_at))
+                    compared = render_answer(plain, differs_at), figures
+                    yield "", history, render_conversation([*turns, shown]), counters, *compared
         except Exception as error:  # shown to the user as one line, and to the log in full
             gr.Warning("Something went wrong; the log has the details.")
             yield "", history, render_conversation([*turns, shown, render_problem(describe(error))]), counters, "", ""
@@ -154,10 +149,6 @@ class DemoEvents:
             {"role": "user", "content": message, "html": turns[-1]},
             {"role": "assistant", "content": answer.text, "html": shown},
         ]
-        compared = ("", "")
-        if plain.pieces:
-            differs_at = first_difference(answer, plain)
-            compared = render_answer(plain, differs_at), render_counters(plain, verdict(answer, plain, differs_at))
         yield "", history, render_conversation([*turns, shown]), counters, *compared
 
     def generate(

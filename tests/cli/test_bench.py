@@ -1,22 +1,15 @@
 import json
 
 import pytest
-import torch
 
-from hf_mars import enable_mars, load_evaluation, save_pretrained
+from hf_mars import load_evaluation
 from hf_mars.cli import main
-from hf_mars.modeling import add_mask_token
-from tests.tiny_text import byte_level_tokenizer, text_model
+from tests.tiny_text import save_text_checkpoint
 
 
 @pytest.fixture
 def checkpoint(tmp_path):
-    torch.manual_seed(0)
-    tokenizer = byte_level_tokenizer()
-    model = text_model(tokenizer)
-    enable_mars(model, mask_token_id=add_mask_token(model, tokenizer), block_size=4)
-    save_pretrained(model, tmp_path / "checkpoint", tokenizer)
-    return tmp_path / "checkpoint"
+    return save_text_checkpoint(tmp_path / "checkpoint")
 
 
 def command(checkpoint, tmp_path, *more):

@@ -84,7 +84,7 @@ def test_the_first_difference_of_two_answers():
 
 def test_the_measured_frontier_marks_the_current_threshold(counting_checkpoint):
     from hf_mars.demo.events import DemoEvents
-    from tests.hub.test_card import evaluation
+    from tests.sweeps import evaluation
 
     model, tokenizer, _ = load_model(str(counting_checkpoint))
     events = DemoEvents(model, tokenizer, evaluation())

@@ -7,11 +7,8 @@ import subprocess
 import sys
 
 import pytest
-import torch
 
-from hf_mars import enable_mars, save_pretrained
-from hf_mars.modeling import add_mask_token
-from tests.tiny_text import byte_level_tokenizer, text_model
+from tests.tiny_text import save_text_checkpoint
 
 
 pytest.importorskip("lm_eval")
@@ -36,11 +33,7 @@ metric_list:
 
 @pytest.fixture
 def workspace(tmp_path):
-    torch.manual_seed(0)
-    tokenizer = byte_level_tokenizer()
-    model = text_model(tokenizer)
-    enable_mars(model, mask_token_id=add_mask_token(model, tokenizer), block_size=4)
-    save_pretrained(model, tmp_path / "checkpoint", tokenizer)
+    save_text_checkpoint(tmp_path / "checkpoint")
     lines = [json.dumps({"question": f"Count from {start}.", "answer": "1"}) for start in range(4)]
     (tmp_path / "data.jsonl").write_text("\n".join(lines))
     (tmp_path / "tasks").mkdir()

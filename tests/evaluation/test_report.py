@@ -1,37 +1,26 @@
 """Tables and pictures."""
 
+import functools
+
 import pytest
 
 from hf_mars.evaluation import (
-    ModeResult,
     describe_environment,
     format_table,
     plot_batch_sizes,
     plot_frontier,
     plot_run_lengths,
 )
+from tests.sweeps import result as mode_result
 
 
-def result(mode="AR", threshold=None, **overrides):
-    values = {
-        "mode": mode,
-        "threshold": threshold,
-        "batch_size": 8,
-        "task": "GSM8K",
-        "num_examples": 4,
-        "accuracy": 0.5,
-        "tokens_per_forward": 2.0,
-        "tokens_per_second": 20.0,
-        "speedup": 2.0,
-        "identical": 1.0,
-    }
-    return ModeResult(**{**values, **overrides})
+result = functools.partial(mode_result, batch_size=8, num_examples=4, tokens_per_forward=2.0, tokens_per_second=20.0)
 
 
 RESULTS = [
     result(speedup=1.0, lossless=True),
-    result("lossy", 0.9, run_lengths=[0, 3, 2, 1, 9]),
-    result("verify", 0.5, run_lengths=[0, 4, 2, 2, 8], lossless=True),
+    result("lossy", 0.9, speedup=2.0, run_lengths=[0, 3, 2, 1, 9]),
+    result("verify", 0.5, speedup=2.0, run_lengths=[0, 4, 2, 2, 8], lossless=True),
     result("prompt lookup", speedup=1.2, lossless=True),
 ]
 

@@ -1,22 +1,18 @@
 import copy
 
 import pytest
-import torch
 
 from hf_mars import enable_mars
 from hf_mars.evaluation import PEERS, Journal, Mode, measure_modes
 from hf_mars.evaluation.clock import ForwardClock
 from hf_mars.evaluation.sweep import summarize_runs
-from hf_mars.modeling import add_mask_token
-from tests.tiny_text import byte_level_tokenizer, counting_examples, text_model
+from tests.tiny_text import counting_examples, mars_text_model
 
 
 @pytest.fixture(scope="module")
 def subject():
-    torch.manual_seed(0)
-    tokenizer = byte_level_tokenizer()
-    model = text_model(tokenizer).double().eval()
-    return enable_mars(model, mask_token_id=add_mask_token(model, tokenizer), block_size=4), tokenizer
+    model, tokenizer = mars_text_model()
+    return model.double().eval(), tokenizer
 
 
 def measure(subject, modes, batch_size=2, **kwargs):

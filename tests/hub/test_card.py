@@ -8,39 +8,12 @@ import yaml
 from huggingface_hub import EvalResult, ModelCard, parse_eval_result_entries
 
 from hf_mars import Evaluation, MARSTrainer, load_evaluation, save_pretrained
-from hf_mars.evaluation import ModeResult
 from hf_mars.hub.card import merge_cards, write_card
 from hf_mars.hub.paths import hub_id, read_card, without_paths
+from tests.sweeps import evaluation, result
 from tests.tiny import tiny_model
 from tests.tiny_text import byte_level_tokenizer, counting_examples, text_model
 from tests.training.runs import small_config
-
-
-def result(mode="AR", threshold=None, **overrides):
-    values = {
-        "mode": mode,
-        "threshold": threshold,
-        "batch_size": 4,
-        "task": "GSM8K",
-        "num_examples": 8,
-        "accuracy": 0.5,
-        "tokens_per_forward": 1.0 if threshold is None else 2.25,
-        "tokens_per_second": 30.0,
-        "speedup": 1.0 if threshold is None else 1.75,
-        "identical": 1.0,
-        "texts": [],
-    }
-    return ModeResult(**{**values, **overrides})
-
-
-def evaluation(**overrides):
-    values = {
-        "results": [result(), result("verify", 0.5), result("lossy", 0.9, accuracy=0.375, identical=0.625)],
-        "environment": {"device": "a CPU", "torch": "2.13"},
-        "command": "hf-mars bench /home/someone/secret/checkpoint --limit 8",
-        "datasets": {"GSM8K": "openai/gsm8k"},
-    }
-    return Evaluation(**{**values, **overrides})
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ from hf_mars import MARSTrainer, push_to_hub, save_pretrained
 from hf_mars.cli import main
 from hf_mars.hub import push, push_folder
 from tests.hub.hub_server import READ_TOKEN, WRITE_TOKEN, Fault, hub_server
-from tests.hub.test_card import evaluation
 from tests.hub.without_package import generate_without_package
+from tests.sweeps import evaluation
 from tests.tiny import ragged_prompts, tiny_model
 from tests.tiny_text import byte_level_tokenizer, counting_examples, text_model
 from tests.training.runs import small_config

