@@ -3,7 +3,16 @@
 import torch
 
 
-__all__ = ["METRICS", "accepts", "confidence", "first_columns", "leading_run", "verify_greedily", "verify_samples"]
+__all__ = [
+    "METRICS",
+    "accepts",
+    "confidence",
+    "first_columns",
+    "leading_run",
+    "sample",
+    "verify_greedily",
+    "verify_samples",
+]
 
 METRICS = ("probability", "entropy", "margin")
 
@@ -99,12 +108,31 @@ def verify_greedily(
     return num_agreed, candidates.gather(1, num_agreed[:, None])
 
 
+def sample(probabilities: torch.Tensor, uniforms: torch.Tensor) -> torch.Tensor:
+    """
+    One token from each distribution, by inversion of its cumulative sum.
+
+    Args:
+        probabilities (`torch.FloatTensor` of shape `(..., vocab_size)`): Distributions, up to a factor.
+        uniforms (`torch.FloatTensor` of shape `(...)`): Random numbers in [0, 1).
+
+    Returns:
+        `torch.LongTensor` of shape `(...)`.
+    """
+    # In float64, so that the sum over a large vocabulary leaves no token out; some devices have none.
+    dtype = torch.float32 if probabilities.device.type == "mps" else torch.float64
+    cumulative = probabilities.to(dtype).cumsum(-1)
+    drawn = uniforms.to(dtype)[..., None] * cumulative[..., -1:]
+    return torch.searchsorted(cumulative, drawn, right=True).squeeze(-1)
+
+
 def verify_samples(
     probabilities: torch.Tensor,
     drafts: torch.Tensor,
     draft_counts: torch.Tensor,
     draft_probabilities: torch.Tensor | None,
     uniforms: torch.Tensor,
+    next_uniforms: torch.Tensor,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """
     Speculative sampling: keep a draft x with probability min(1, p(x) / q(x)), and replace the first one that is not
@@ -117,14 +145,15 @@ def verify_samples(
         draft_counts (`torch.LongTensor` of shape `(rows,)`): How many of them are real.
         draft_probabilities (`torch.FloatTensor` of shape `(rows, num_drafts, vocab_size)`):
             Distributions q that the drafts were sampled from; `None` if there are no drafts.
-        uniforms (`torch.FloatTensor` of shape `(rows, num_drafts)`): Random numbers between 0 and 1.
+        uniforms (`torch.FloatTensor` of shape `(rows, num_drafts)`): Random numbers in [0, 1), for the drafts.
+        next_uniforms (`torch.FloatTensor` of shape `(rows,)`): Random numbers in [0, 1), for the token after them.
 
     Returns:
         See [`verify_greedily`].
     """
     num_drafts = drafts.shape[1]
     if num_drafts == 0:
-        return torch.zeros_like(draft_counts), torch.multinomial(probabilities[:, 0], num_samples=1)
+        return torch.zeros_like(draft_counts), sample(probabilities[:, 0], next_uniforms)[:, None]
     is_draft = torch.arange(num_drafts, device=drafts.device) < draft_counts[:, None]
     target = probabilities[:, :-1].gather(2, drafts[:, :, None]).squeeze(2)
     proposed = draft_probabilities.gather(2, drafts[:, :, None]).squeeze(2)
@@ -137,4 +166,4 @@ def verify_samples(
     # Rounding can leave nothing of two equal distributions; then either one will do.
     is_rejected = (num_agreed < draft_counts) & (residual.sum(-1) > 0)
     remaining = residual.where(is_rejected[:, None], remaining)
-    return num_agreed, torch.multinomial(remaining, num_samples=1)
+    return num_agreed, sample(remaining, next_uniforms)[:, None]

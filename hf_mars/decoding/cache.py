@@ -13,8 +13,9 @@ class MARSCacheLayer(CacheLayerMixin):
     Keys and values of one layer, written to given slots of each row and never moved.
 
     Storage has the shape `(rows, heads, capacity, head_dim)` and grows by whole blocks, so that a decoding step
-    neither concatenates nor copies what is already there. Sliding-window layers store every slot too; the attention
-    mask hides what lies outside the window.
+    neither concatenates nor copies what is already there. The rows in use are its first ones: when others leave, the
+    last ones move into the gaps. Sliding-window layers store every slot too; the attention mask hides what lies
+    outside the window.
 
     Args:
         block_length (`int`, *optional*, defaults to 256):
@@ -65,10 +66,10 @@ class MARSCacheLayer(CacheLayerMixin):
             self.reserve(length)
         else:
             length = self.capacity
-        index = slots.to(key_states.device)[:, None, :, None]
-        self.keys.scatter_(2, index.expand_as(key_states), key_states)
-        self.values.scatter_(2, index.expand_as(value_states), value_states)
-        return self.keys[:, :, :length], self.values[:, :, :length]
+        index, rows = slots.to(key_states.device)[:, None, :, None], len(key_states)
+        self.keys[:rows].scatter_(2, index.expand_as(key_states), key_states)
+        self.values[:rows].scatter_(2, index.expand_as(value_states), value_states)
+        return self.keys[:rows, :, :length], self.values[:rows, :, :length]
 
     def get_seq_length(self) -> int:
         """Number of committed slots of the longest row."""
@@ -87,10 +88,36 @@ class MARSCacheLayer(CacheLayerMixin):
         self.length = 0
 
     def batch_select_indices(self, indices: torch.Tensor) -> None:
-        """Keep the given rows, in the given order."""
-        if self.is_initialized:
-            self.keys = self.keys[indices.to(self.keys.device)]
-            self.values = self.values[indices.to(self.values.device)]
+        """Keep the given rows, in the given order; those that stay in place are not copied."""
+        if not self.is_initialized:
+            return
+        moved = (indices != torch.arange(len(indices), device=indices.device)).nonzero().squeeze(1)
+        if len(moved) > 0:
+            self.reserve_rows(len(indices))
+            self.keys[moved.to(self.keys.device)] = self.keys[indices[moved].to(self.keys.device)]
+            self.values[moved.to(self.values.device)] = self.values[indices[moved].to(self.values.device)]
+
+    def reserve_rows(self, num_rows: int) -> None:
+        """Make the storage at least `num_rows` high, and twice as high as before if it must grow."""
+        missing = num_rows - len(self.keys)
+        if missing > 0:
+            growth = max(missing, len(self.keys))
+            self.keys = torch.nn.functional.pad(self.keys, (0, 0, 0, 0, 0, 0, 0, growth))
+            self.values = torch.nn.functional.pad(self.values, (0, 0, 0, 0, 0, 0, 0, growth))
+
+    def join(self, other: "MARSCacheLayer", num_rows: int, num_joining: int) -> None:
+        """Write the rows of another layer after the `num_rows` of this one."""
+        if not other.is_initialized:  # a prompt of one token has nothing to bring
+            if self.is_initialized:
+                self.reserve_rows(num_rows + num_joining)
+            return
+        if not self.is_initialized:
+            self.lazy_initialization(*(states[:1].expand(num_rows, -1, -1, -1) for states in (other.keys, other.values)))
+        self.reserve_rows(num_rows + num_joining)
+        self.reserve(other.length)
+        joining = slice(num_rows, num_rows + num_joining)
+        self.keys[joining, :, : other.length] = other.keys[:num_joining, :, : other.length]
+        self.values[joining, :, : other.length] = other.values[:num_joining, :, : other.length]
 
 
 class MARSCache(Cache):
@@ -141,6 +168,10 @@ class MARSCache(Cache):
         """
         self.cursors = self.cursors + counts
         self._slots = None
+        self.set_length(length)
+
+    def set_length(self, length: int) -> None:
+        """Tell the largest cursor, also when the row that had a larger one has left."""
         for layer in self.layers:
             layer.length = length
 
@@ -186,7 +217,9 @@ class MARSCache(Cache):
             first = max(0, length - target.sliding_window + 1) if target.is_sliding else 0
             if not target.is_initialized:
                 target.lazy_initialization(layer.keys, layer.values)
-            target.keys, target.values = layer.keys[:, :, first:length], layer.values[:, :, first:length]
+            num_rows = len(self.cursors)
+            target.keys = layer.keys[:num_rows, :, first:length]
+            target.values = layer.values[:num_rows, :, first:length]
             if target.is_sliding:
                 target.cumulative_length = length
 
@@ -195,8 +228,20 @@ class MARSCache(Cache):
         self.cursors.zero_()
 
     def batch_select_indices(self, indices: torch.Tensor) -> None:
+        """
+        Keep the given rows, in the given order.
+
+        Args:
+            indices (`torch.LongTensor` of shape `(rows,)`): Rows to keep; without a wait if they lie on the host.
+        """
         super().batch_select_indices(indices)
-        self.cursors = self.cursors[indices]
+        self.cursors = self.cursors[indices.to(self.cursors.device)]
+
+    def join(self, other: "MARSCache") -> None:
+        """Take in the rows of another cache, after the rows that are there, which stay where they are."""
+        for layer, joining in zip(self.layers, other.layers, strict=True):
+            layer.join(joining, num_rows=len(self.cursors), num_joining=len(other.cursors))
+        self.cursors = torch.cat([self.cursors, other.cursors])
 
     def reorder_cache(self, beam_idx: torch.LongTensor) -> None:
         self.batch_select_indices(beam_idx)

@@ -91,7 +91,8 @@ def decode(
     if static and model._valid_auto_compile_criteria({"cache": decoder.cache}, generation_config):
         decoder.forward = model.get_compiled_call(generation_config.compile_config)
     if generation_config.prefill_chunk_size is not None:
-        decoder.prefill(generation_config.prefill_chunk_size)
+        while decoder.rows.tokens.shape[1] > generation_config.prefill_chunk_size:
+            decoder.prefill(generation_config.prefill_chunk_size)
 
     steps = []
     with model._optimize_model_for_decode():

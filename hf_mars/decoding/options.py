@@ -79,8 +79,11 @@ class DecodingOptions:
                 raise ValueError(f"{sorted(arguments)} have no effect without `mars_threshold`: pass it too.")
             # Drafts are checked, so the threshold trades only speed.
             threshold = 0.5
+        if not callable(threshold):
+            threshold = check_threshold(threshold, metric)
+            threshold = threshold.cpu() if isinstance(threshold, torch.Tensor) else threshold
         return cls(
-            threshold=threshold if callable(threshold) else check_threshold(threshold, metric),
+            threshold=threshold,
             block_size=check_block_size(arguments.get("mars_block_size", mars["block_size"])),
             verify=verify,
             metric=metric,

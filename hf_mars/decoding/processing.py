@@ -7,7 +7,7 @@ from transformers import LogitsProcessor, LogitsProcessorList
 from transformers.generation import logits_process
 
 
-__all__ = ["ScoreProcessor", "check_processors"]
+__all__ = ["check_processors", "for_row", "is_prefix_free", "process_position"]
 
 # They look at the scores of one position alone.
 PREFIX_FREE = (
@@ -43,55 +43,34 @@ def check_processors(processors: LogitsProcessorList) -> None:
             )
 
 
-class ScoreProcessor:
-    """
-    Applies the logits processors of `generate` to the scores of a window.
+def is_prefix_free(processor: LogitsProcessor) -> bool:
+    """Whether a processor looks at the scores of one position alone, so that a proposal may meet it."""
+    return isinstance(processor, PREFIX_FREE)
 
-    Processors of the prefix are called with one row at a time: `input_ids` of shape `(1, length)`, the true tokens so
-    far with the row's left padding, and `scores` of shape `(1, vocab_size)`; once for every position that is decided.
+
+def process_position(
+    processors: LogitsProcessorList, prefix: torch.Tensor, scores: torch.Tensor, mask_token_id: int
+) -> torch.Tensor:
+    """
+    Apply a row's processors to the scores of the position after its true prefix.
 
     Args:
-        processors ([`LogitsProcessorList`]): As prepared by `generate`.
-        num_rows (`int`): Batch size.
-        mask_token_id (`int`): Id of the mask token, excluded before and after.
+        processors ([`LogitsProcessorList`]): Of the row, see [`for_row`].
+        prefix (`torch.LongTensor` of shape `(length,)`): The true tokens so far, with the row's left padding.
+        scores (`torch.FloatTensor` of shape `(vocab_size,)`): Scores, the mask token's at -inf.
+        mask_token_id (`int`): Id of the mask token.
+
+    Raises:
+        `ValueError`: If they leave no token but the mask token.
     """
-
-    def __init__(self, processors: LogitsProcessorList, num_rows: int, mask_token_id: int):
-        self.mask_token_id = mask_token_id
-        self.needs_prefix = not all(isinstance(processor, PREFIX_FREE) for processor in processors)
-        # The processors that a proposal may meet before anyone knows its prefix.
-        self.prefix_free = LogitsProcessorList(p for p in processors if isinstance(p, PREFIX_FREE))
-        if self.needs_prefix:
-            self.row_processors = [
-                LogitsProcessorList(for_row(processor, row, num_rows) for processor in processors)
-                for row in range(num_rows)
-            ]
-
-    def process_columns(self, scores: torch.Tensor) -> torch.Tensor:
-        """Apply the prefix-free processors to scores of shape `(rows, columns, vocab_size)`."""
-        if not self.prefix_free:
-            return scores
-        flat = scores.reshape(-1, scores.shape[-1])
-        no_prefix = torch.zeros(len(flat), 0, dtype=torch.long, device=scores.device)
-        processed = self.prefix_free(no_prefix, flat).view_as(scores)
-        processed[..., self.mask_token_id] = -torch.inf
-        return processed
-
-    def process_position(self, row: int, prefix: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-        """
-        Apply every processor to the scores, of shape `(vocab_size,)`, of the position after a row's true prefix.
-
-        Raises:
-            `ValueError`: If they leave no token but the mask token.
-        """
-        processed = self.row_processors[row](prefix[None], scores[None])[0]
-        processed[self.mask_token_id] = -torch.inf
-        if torch.isneginf(processed).all():
-            raise ValueError(
-                "The logits processors (`logits_processor`, `prefix_allowed_tokens_fn`, `forced_eos_token_id`, ...) "
-                "allow no token but the mask token, which is never generated."
-            )
-        return processed
+    processed = processors(prefix[None], scores[None])[0]
+    processed[mask_token_id] = -torch.inf
+    if torch.isneginf(processed).all():
+        raise ValueError(
+            "The logits processors (`logits_processor`, `prefix_allowed_tokens_fn`, `forced_eos_token_id`, ...) "
+            "allow no token but the mask token, which is never generated."
+        )
+    return processed
 
 
 def for_row(processor: LogitsProcessor, row: int, num_rows: int) -> LogitsProcessor:

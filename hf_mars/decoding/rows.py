@@ -44,6 +44,29 @@ class Rows:
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         return Rows(**{name: None if value is None else value[indices] for name, value in values.items()})
 
+    def join(self, other: "Rows") -> "Rows":
+        """These rows, then those. What is ragged is filled up to the right; a context ends before what is filled."""
+        joined = {}
+        for field in fields(self):
+            mine, theirs = getattr(self, field.name), getattr(other, field.name)
+            if mine is None and theirs is None:  # nothing is sampled, or nothing drafted yet
+                joined[field.name] = None
+                continue
+            mine = theirs.new_zeros(len(self.ids), 0, theirs.shape[2]) if mine is None else mine
+            theirs = mine.new_zeros(len(other.ids), 0, mine.shape[2]) if theirs is None else theirs
+            width = max(mine.shape[1], theirs.shape[1]) if mine.ndim > 1 else 0
+            parts = [fill_up(part, width, value=field.name == "is_real") for part in (mine, theirs)]
+            joined[field.name] = torch.cat(parts)
+        return Rows(**joined)
+
+
+def fill_up(values: torch.Tensor, width: int, value: bool) -> torch.Tensor:
+    """Columns added to the right until there are `width`."""
+    if values.ndim == 1:
+        return values
+    padding = [0, 0] * (values.ndim - 2) + [0, width - values.shape[1]]
+    return torch.nn.functional.pad(values, padding, value=value)
+
 
 @dataclass
 class Step:

@@ -61,9 +61,9 @@ class StoppingRule:
             return run_lengths, is_eos_token.any(-1) | (run_lengths == remaining)
         return run_lengths, run_lengths == remaining
 
-    def ends(self, sequence: torch.Tensor) -> bool:
+    def ends(self, sequence: torch.Tensor, max_length: int) -> bool:
         """Whether a row, of shape `(length,)`, ends with its last token, as far as length and end of sequence go."""
-        if len(sequence) >= self.max_length:
+        if len(sequence) >= max_length:
             return True
         return self.eos_token_ids is not None and bool(
             torch.isin(sequence[-1], self.eos_token_ids.to(sequence.device))

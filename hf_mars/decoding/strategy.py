@@ -7,10 +7,12 @@ from transformers import Cache, LogitsProcessorList, PreTrainedModel, StoppingCr
 
 from .acceptance import confidence, first_columns
 from .cache import MARSCache
-from .deciding import Decider
+from .deciding import decide
 from .masks import create_window_mask
 from .options import DecodingOptions
 from .output import TokenRecord
+from .processing import for_row, is_prefix_free
+from .row_options import BatchOptions, RowOptions
 from .rows import Rows, Step
 from .stopping import StoppingRule
 from .window import Window, build_window
@@ -36,6 +38,8 @@ class MARSDecoder:
     A *slot* is a place in the cache, counted from the start of the context; an *index* is a place in `sequences`. They
     differ where the context holds more than `input_ids`: embeddings, or the cache of an earlier turn.
 
+    Between two steps, rows of another decoder can [`join`] and rows can [`leave`].
+
     Args:
         model ([`PreTrainedModel`]): The model.
         options ([`DecodingOptions`]): How to decode.
@@ -54,6 +58,7 @@ class MARSDecoder:
         pad_token_id (`int`, *optional*, defaults to 0): Fills rows that ended earlier than others.
         scores, logits ([`TokenRecord`], *optional*): Collect the processed scores and the logits of each token.
         with_confidences (`bool`, *optional*, defaults to `False`): Whether steps tell the confidence of their tokens.
+        generator (`torch.Generator`, *optional*): Source of the random numbers, on the CPU.
         model_kwargs: Passed on to every forward.
     """
 
@@ -76,22 +81,39 @@ class MARSDecoder:
         scores: TokenRecord | None = None,
         logits: TokenRecord | None = None,
         with_confidences: bool = False,
+        generator: torch.Generator | None = None,
         **model_kwargs,
     ):
         input_ids = input_ids.long()
         batch_size, prompt_length = input_ids.shape
-        self.model, self.options, self.model_kwargs = model, options, model_kwargs
+        self.model, self.model_kwargs, self.mask_token_id = model, model_kwargs, options.mask_token_id
         self.config = model.config.get_text_config()
         self.use_cache, self.static = use_cache, static
         self.forward: Callable = model  # of the steps after the first; the caller may compile it
-        self.rows_stay = static or past is not None
+        self.past, self.rows_stay = past, static or past is not None
         self.scores, self.logits, self.with_confidences = scores, logits, with_confidences
         self.stopping = StoppingRule(stopping_criteria, prompt_length, batch_size, options.mask_token_id)
-        self.decider = Decider(options, logits_processor, self.stopping, do_sample, batch_size)
-        self.max_length, self.pad_token_id = self.stopping.max_length, pad_token_id
+        max_length, self.pad_token_id = self.stopping.max_length, pad_token_id
         self.slot_offset, self.context_length = context_length - prompt_length, context_length
+        prefix_free = LogitsProcessorList(filter(is_prefix_free, logits_processor))
+        self.options = BatchOptions(
+            [
+                RowOptions(
+                    decoding=options,
+                    index=row,
+                    num_rows=batch_size,
+                    max_length=max_length,
+                    do_sample=do_sample,
+                    processors=LogitsProcessorList(for_row(p, row, batch_size) for p in logits_processor),
+                    prefix_free=prefix_free,
+                    generator=generator,
+                )
+                for row in range(batch_size)
+            ],
+            input_ids.device,
+        )
 
-        capacity = self.max_length + self.slot_offset + 2 * options.block_size
+        capacity = max_length + self.slot_offset + 2 * options.block_size
         self.cache = MARSCache(
             self.config.num_hidden_layers, batch_size, input_ids.device, capacity=capacity if static else None
         )
@@ -101,7 +123,7 @@ class MARSDecoder:
         self.inputs_embeds = None if inputs_embeds is None else inputs_embeds[:, past_length:]
 
         # One block of room past the end, so that a run is written before it is cut.
-        room = self.max_length - prompt_length + options.block_size
+        room = max_length - prompt_length + options.block_size
         self.sequences = torch.nn.functional.pad(input_ids, (0, room), value=pad_token_id)
         missing = context_length - position_ids.shape[1]
         self.context_positions = torch.nn.functional.pad(position_ids.expand(batch_size, -1), (missing, 0))
@@ -119,49 +141,52 @@ class MARSDecoder:
             is_real=all_real if attention_mask is None else attention_mask.bool(),
             is_active=torch.ones_like(lengths, dtype=torch.bool),
         )
-        # What the host knows without asking the device.
+        # What the host knows without asking the device: of each row its id, counts, draft counts, cursor and length.
         self.host_ids = torch.arange(batch_size)
+        self.host_state = torch.tensor([[pending.shape[1], 0, past_length, prompt_length]]).repeat(batch_size, 1)
         self.has_padding = attention_mask is not None
-        self.shortest = prompt_length
+        self.remaining = max_length - prompt_length  # what the row with the most room may still add
         self.is_aligned, self.is_first, self.is_done = True, True, False
 
-    def prefill(self, chunk_size: int) -> None:
-        """Forward the context in chunks of `chunk_size` slots, all but the last one."""
+    def prefill(self, length: int) -> None:
+        """Forward the next `length` slots of the context, of which at least one must be left for the first step."""
         rows = self.rows
-        while rows.tokens.shape[1] > chunk_size:
-            chunk = torch.full_like(rows.counts, chunk_size)
-            self._forward(self._build_window(rows.tokens[:, :chunk_size], chunk, num_masks=0), num_logits=1)
-            self.cache.commit(chunk, length=self.cache.get_seq_length() + chunk_size)
-            rows.tokens, rows.counts = rows.tokens[:, chunk_size:], rows.counts - chunk_size
-            if self.inputs_embeds is not None:
-                self.inputs_embeds = self.inputs_embeds[:, chunk_size:]
+        counts = torch.full_like(rows.counts, length)
+        self._forward(self._build_window(rows.tokens[:, :length], counts, num_masks=0), num_logits=1)
+        self.cache.commit(counts, length=self.cache.get_seq_length() + length)
+        rows.tokens, rows.counts = rows.tokens[:, length:], rows.counts - length
+        self.host_state += torch.tensor([-length, 0, length, 0])
+        if self.inputs_embeds is not None:
+            self.inputs_embeds = self.inputs_embeds[:, length:]
 
     def step(self) -> Step:
         """Run one forward over the rows that still decode and return what it added."""
         rows, options = self.rows, self.options
         num_drafts = rows.drafts.shape[1]
-        threshold, num_masks = self._read_threshold()
+        thresholds, block_size = options.read_thresholds()
+        # No mask where none could be accepted, nor past the budget of every row.
+        num_masks = (options.largest_block if self.static else min(block_size, self.remaining)) - 1
 
         # 1. and 2. Window and forward: the last columns decide
         window = self._build_window(rows.tokens, rows.counts, num_masks)
         logits = self._forward(window, num_drafts + 1 + num_masks)
         raw_logits = logits.clone() if self.logits is not None else None
         # 3. and 4. Tokens and confidences
-        logits[..., options.mask_token_id] = -torch.inf
-        decision = self.decider.decide(logits, rows, threshold, self.sequences)
-        if options.verify:
-            position = torch.arange(num_drafts + 1, device=logits.device)
-            drafts = torch.nn.functional.pad(rows.drafts, (0, 1))
-            runs = drafts.where(position < decision.num_agreed[:, None], decision.next_token)
-            run_lengths, draft_counts = decision.num_agreed + 1, decision.num_proposed
-        else:
-            runs = torch.cat([decision.next_token, decision.proposals], dim=1)
-            run_lengths, draft_counts = decision.num_proposed + 1, torch.zeros_like(decision.num_proposed)
+        logits[..., self.mask_token_id] = -torch.inf
+        decision = decide(logits, rows, options, thresholds, self.sequences, self.stopping)
+        # A run is the drafts that hold, the next token, and the proposals unless they are held as drafts.
+        added = torch.cat([rows.drafts, decision.next_token, decision.proposals], dim=1)
+        width = max(options.any_verified * num_drafts, options.any_lossy * num_masks) + 1
+        position = torch.arange(width, device=logits.device)
+        skipped = (position >= decision.num_agreed[:, None]) * (num_drafts - decision.num_agreed)[:, None]
+        runs = added.gather(1, (position + skipped).clamp(max=added.shape[1] - 1))
+        draft_counts = decision.num_proposed * options.is_verified
+        run_lengths = decision.num_agreed + 1 + decision.num_proposed - draft_counts
 
         # 5. Cut
         first_column = num_drafts - rows.draft_counts  # where each row's run begins among the logits
         run_lengths, is_finished = self.stopping.cut(
-            runs, run_lengths * rows.is_active, self.max_length - rows.lengths
+            runs, run_lengths * rows.is_active, options.max_lengths - rows.lengths
         )
         self._write(runs, run_lengths)
         for record, values in ((self.scores, decision.scores), (self.logits, raw_logits)):
@@ -177,32 +202,17 @@ class MARSDecoder:
         rows.tokens = torch.cat([decision.next_token, decision.proposals], dim=1)
         rows.counts = decision.num_proposed + 1
         rows.drafts, rows.draft_counts = decision.proposals, draft_counts
-        rows.draft_probabilities = decision.proposal_probabilities if options.verify else None
+        rows.draft_probabilities = decision.proposal_probabilities if options.any_verified else None
         rows.lengths = rows.lengths + run_lengths
         rows.is_active = rows.is_active & ~is_finished
         state = [run_lengths, rows.is_active, rows.counts, draft_counts, self.cache.cursors + committed, rows.lengths]
         host = torch.cat([torch.stack(state, dim=1), runs], dim=1).cpu()  # the one copy of the step
         step = Step(ids=self.host_ids, run_lengths=host[:, 0], runs=host[:, len(state) :])
         if self.with_confidences:
-            confidences = confidence(decision.scores, options.metric)
+            confidences = confidence(decision.scores, options.rows[0].decoding.metric)
             step.confidences = first_columns(confidences, first_column, runs.shape[1]).cpu()
         self._advance(committed, host[:, 1 : len(state)])
         return step
-
-    def _read_threshold(self) -> tuple[torch.Tensor, int]:
-        """Threshold of each row, of shape `(rows, 1)`, and the number of masks that can be of use."""
-        threshold = self.options.read_threshold(batch_size=len(self.sequences))
-        block_size, ids = self.options.block_size, self.rows.ids
-        is_autoregressive = False
-        if isinstance(threshold, torch.Tensor):
-            values = threshold.to(ids.device)[ids, None]
-        else:
-            values = torch.full((len(ids), 1), threshold, device=ids.device)
-            is_autoregressive = threshold >= 1 and self.options.metric != "entropy"
-        if self.static:
-            return values, block_size - 1
-        # No mask where none could be accepted, nor past the budget of every row.
-        return values, 0 if is_autoregressive else min(block_size, self.max_length - self.shortest) - 1
 
     def _build_window(self, tokens: torch.Tensor, counts: torch.Tensor, num_masks: int) -> Window:
         window = build_window(
@@ -210,9 +220,9 @@ class MARSDecoder:
             counts,
             self.cache.cursors,
             num_masks,
-            self.options.mask_token_id,
+            self.mask_token_id,
             self.rows.position_offset,
-            last_position=self.max_length - 1 + self.slot_offset,
+            last_position=self.options.max_lengths + (self.slot_offset - 1),
         )
         if self.is_first or not self.use_cache:
             # Slots of the context have the positions that were passed, which may have gaps.
@@ -264,18 +274,34 @@ class MARSDecoder:
 
     def _advance(self, committed: torch.Tensor, host: torch.Tensor) -> None:
         """Move the cursors, and let rows that are done leave the batch."""
-        is_active = host[:, 0].bool()
-        self.is_first, self.is_done = False, not is_active.any()
-        if not self.rows_stay and not self.is_done and not is_active.all():
-            indices = is_active.nonzero().squeeze(1).to(committed.device)
-            self.rows, committed = self.rows.select(indices), committed[indices]
-            self.cache.batch_select_indices(indices)
-            self.host_ids, host, is_active = self.host_ids[is_active], host[is_active], is_active[is_active]
-        _, counts, draft_counts, cursors, lengths = host.unbind(1)
-        self.cache.commit(committed, length=int(cursors.max()))
+        is_active, self.host_state = host[:, 0].bool(), host[:, 1:]
+        self.is_first = False
+        self.cache.commit(committed, length=int(self.host_state[:, 2].max()))
+        self.keep(is_active)
+
+    def keep(self, is_active: torch.Tensor) -> None:
+        """Go on with the active rows. `is_active` is a `torch.BoolTensor` of shape `(rows,)` on the host."""
+        self.is_done = not is_active.any()
         if self.is_done:
             return
-        self.shortest = int(lengths[is_active].min())
+        if not self.rows_stay and not is_active.all():
+            # The last rows move to the places of those that leave, so that the cache copies no others.
+            indices = torch.arange(int(is_active.sum()))
+            kept = is_active.nonzero().squeeze(1)
+            indices[~is_active[: len(indices)]] = kept[kept >= len(indices)]
+            self.rows = self.rows.select(indices.to(self.rows.ids.device))
+            self.options = self.options.select(indices.tolist())
+            self.cache.batch_select_indices(indices)
+            self.host_ids, self.host_state = self.host_ids[indices], self.host_state[indices]
+            is_active = is_active[indices]
+        self.summarize(is_active)
+
+    def summarize(self, is_active: torch.Tensor) -> None:
+        """Bring what the host knows of all rows, and the width of their tokens, up to date."""
+        counts, draft_counts, cursors, lengths = self.host_state.unbind(1)
+        self.cache.set_length(int(cursors.max()))
+        max_lengths = torch.tensor([row.max_length for row in self.options.rows])
+        self.remaining = int((max_lengths - lengths)[is_active].max())
         self.is_aligned = bool((counts == counts[0]).all() and (cursors == cursors[0]).all())
         rows = self.rows
         if not self.use_cache:
@@ -287,7 +313,7 @@ class MARSDecoder:
             self.is_aligned = bool((counts == counts[0]).all())
         num_drafts = int(draft_counts.max())
         if self.static:
-            num_drafts = rows.drafts.shape[1] if self.options.verify else 0
+            num_drafts = rows.drafts.shape[1] * self.options.any_verified
         else:
             rows.tokens = rows.tokens[:, : int(counts.max())]
         rows.drafts = rows.drafts[:, :num_drafts]

@@ -38,7 +38,7 @@ def build_window(
     num_masks: int,
     mask_token_id: int,
     position_offset: torch.Tensor,
-    last_position: int,
+    last_position: torch.Tensor,
 ) -> Window:
     """
     Right-align the known tokens of every row and append the masks.
@@ -50,9 +50,9 @@ def build_window(
         num_masks (`int`): Masks to append, `B - 1` for blocks of `B`; 0 makes a plain autoregressive step.
         mask_token_id (`int`): Id of the mask token.
         position_offset (`torch.LongTensor` of shape `(rows,)`): Position id of a slot minus its number.
-        last_position (`int`):
-            Slot beyond which positions are clamped: nothing past it can be returned, and a learned position table may
-            end there.
+        last_position (`torch.LongTensor` of shape `(rows,)`):
+            Slot beyond which the positions of a row are clamped: nothing past it can be returned, and a learned
+            position table may end there.
     """
     rows, length = tokens.shape
     column = torch.arange(length + num_masks, device=tokens.device)
@@ -60,5 +60,5 @@ def build_window(
     known = tokens.gather(1, index[:, :length].clamp(min=0))
     masks = known.new_full((rows, num_masks), mask_token_id)
     slots = cursors[:, None] + index.remainder(length + num_masks)
-    position_ids = (slots.clamp(max=last_position) + position_offset[:, None]).clamp(min=0)
+    position_ids = (torch.minimum(slots, last_position[:, None]) + position_offset[:, None]).clamp(min=0)
     return Window(input_ids=torch.cat([known, masks], dim=1), slots=slots, position_ids=position_ids)

@@ -50,7 +50,7 @@ def test_selecting_rows_keeps_their_cursors_and_states():
     cache.commit(torch.tensor([1, 2, 3]), length=3)
     cache.batch_select_indices(torch.tensor([2, 0]))
     assert cache.cursors.tolist() == [3, 1]
-    assert cache.layers[0].keys[:, 0, 0, 0].tolist() == [2, 0]
+    assert cache.layers[0].keys[:2, 0, 0, 0].tolist() == [2, 0]
 
 
 def test_reordering_rows_repeats_them_as_for_beams():

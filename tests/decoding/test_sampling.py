@@ -98,7 +98,7 @@ def test_verify_samples_gives_the_target_distribution():
     proposed = torch.tensor([0.1, 0.2, 0.3, 0.4]).expand(20_000, 1, 4)
     drafts = torch.multinomial(proposed[:, 0], num_samples=1)
     num_agreed, next_token = verify_samples(
-        target, drafts, torch.ones(20_000, dtype=torch.long), proposed, torch.rand(20_000, 1)
+        target, drafts, torch.ones(20_000, dtype=torch.long), proposed, torch.rand(20_000, 1), torch.rand(20_000)
     )
     first = torch.where(num_agreed == 1, drafts[:, 0], next_token[:, 0])
     frequencies = first.bincount(minlength=4) / 20_000

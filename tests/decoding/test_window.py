@@ -14,7 +14,7 @@ def window(tokens, counts, cursors, num_masks, offset=0, last_position=1000):
         num_masks,
         MASK,
         torch.full((len(counts),), offset),
-        last_position,
+        torch.full((len(counts),), last_position),
     )
 
 

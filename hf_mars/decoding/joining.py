@@ -1,0 +1,70 @@
+"""Rows that join a batch, or leave it, while the others decode."""
+
+from collections.abc import Collection
+
+import torch
+
+from .row_options import BatchOptions
+from .strategy import MARSDecoder
+
+
+__all__ = ["join", "leave"]
+
+
+def join(batch: MARSDecoder, newcomers: MARSDecoder) -> list[int]:
+    """
+    Let the rows of another decoder take part in the next step of a batch. What a row generates does not depend on the
+    rows around it, and nothing is copied but the newcomers.
+
+    Args:
+        batch ([`MARSDecoder`]): The batch; it goes on with all rows.
+        newcomers ([`MARSDecoder`]):
+            The other one, not to be used any more. Its context must be in its cache but for the last token, see
+            [`MARSDecoder.prefill`].
+
+    Returns:
+        `list[int]`: The ids of the newcomers in the batch, which its steps tell.
+
+    Raises:
+        `ValueError`: If one of them uses what only a batch of its own can: a static cache, a cache of an earlier turn,
+            embeddings, `use_cache=False`, stopping criteria that look at the text, or records of scores.
+    """
+    for decoder in (batch, newcomers):
+        if decoder.rows_stay or not decoder.use_cache or decoder.slot_offset or decoder.stopping.others:
+            raise ValueError(
+                "A row can join another batch only with a dynamic cache of its own, a prompt of tokens, and no "
+                "stopping criteria but the length and the end-of-sequence tokens."
+            )
+    if batch.is_done:
+        raise ValueError("The batch is done: go on with the newcomers alone.")
+    newcomers.is_first = batch.is_first = False
+    num_rows = len(newcomers.host_ids)
+    taken = set(batch.host_ids.tolist())
+    free = [row for row in range(len(batch.sequences) + num_rows) if row not in taken][:num_rows]
+    ids = torch.tensor(free)
+    missing = max(max(free) + 1 - len(batch.sequences), 0)
+    width = max(batch.sequences.shape[1], newcomers.sequences.shape[1])
+    batch.sequences = torch.nn.functional.pad(
+        batch.sequences, (0, width - batch.sequences.shape[1], 0, missing), value=batch.pad_token_id
+    )
+    batch.sequences[ids, : newcomers.sequences.shape[1]] = newcomers.sequences[newcomers.host_ids]
+    newcomers.rows.ids = ids.to(batch.sequences.device)
+    batch.rows = batch.rows.join(newcomers.rows)
+    batch.cache.join(newcomers.cache)
+    batch.options = BatchOptions([*batch.options.rows, *newcomers.options.rows], batch.sequences.device)
+    batch.host_ids = torch.cat([batch.host_ids, ids])
+    batch.host_state = torch.cat([batch.host_state, newcomers.host_state])
+    batch.has_padding |= newcomers.has_padding
+    batch.summarize(torch.ones(len(batch.host_ids), dtype=torch.bool))
+    return free
+
+
+def leave(batch: MARSDecoder, ids: Collection[int]) -> None:
+    """
+    Take rows out of a batch before they are done.
+
+    Args:
+        batch ([`MARSDecoder`]): The batch; it is done if none is left.
+        ids (`Collection[int]`): Ids of the rows.
+    """
+    batch.keep(~torch.isin(batch.host_ids, torch.tensor(sorted(ids))))
