@@ -5,9 +5,23 @@ This folder imports torch and transformers only, with relative imports, because 
 """
 
 from .cache import MARSCache, MARSCacheLayer
-from .generate import generate
+from .generate import generate, prepare
+from .joining import join, leave
 from .options import DecodingOptions
 from .output import MARSGenerateOutput
+from .rows import Step
+from .strategy import MARSDecoder
 
 
-__all__ = ["DecodingOptions", "MARSCache", "MARSCacheLayer", "MARSGenerateOutput", "generate"]
+__all__ = [
+    "DecodingOptions",
+    "MARSCache",
+    "MARSCacheLayer",
+    "MARSDecoder",
+    "MARSGenerateOutput",
+    "Step",
+    "generate",
+    "join",
+    "leave",
+    "prepare",
+]

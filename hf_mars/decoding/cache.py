@@ -112,7 +112,9 @@ class MARSCacheLayer(CacheLayerMixin):
                 self.reserve_rows(num_rows + num_joining)
             return
         if not self.is_initialized:
-            self.lazy_initialization(*(states[:1].expand(num_rows, -1, -1, -1) for states in (other.keys, other.values)))
+            self.lazy_initialization(
+                *(states[:1].expand(num_rows, -1, -1, -1) for states in (other.keys, other.values))
+            )
         self.reserve_rows(num_rows + num_joining)
         self.reserve(other.length)
         joining = slice(num_rows, num_rows + num_joining)

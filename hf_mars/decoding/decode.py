@@ -20,7 +20,7 @@ from .strategy import MARSDecoder
 from .streaming import RunStreamer
 
 
-__all__ = ["decode"]
+__all__ = ["create_decoder", "decode"]
 
 
 def decode(
@@ -51,44 +51,17 @@ def decode(
         [`MARSGenerateOutput`] if `generation_config.return_dict_in_generate`, else the sequences, a `torch.LongTensor`
         of shape `(batch_size, sequence_length)`.
     """
-    for name in ("labels", "logits_to_keep"):  # plain generation does not pass them on either
-        model_kwargs.pop(name, None)
-    attention_mask, position_ids, inputs_embeds, cache, use_cache = (
-        model_kwargs.pop(name, None)
-        for name in ("attention_mask", "position_ids", "inputs_embeds", "cache", "use_cache")
-    )
-    batch_size, prompt_length = input_ids.shape
-    check_processors(logits_processor)
-    past = cache if getattr(cache, "_is_user_defined", False) else None
-    context_length = get_context_length(input_ids, attention_mask, inputs_embeds, past, generation_config)
-    static = generation_config.cache_implementation == "static"
-    pad_token = generation_config._pad_token_tensor
-    output_dict = generation_config.return_dict_in_generate
-    records = {
-        name: TokenRecord(batch_size, prompt_length, input_ids.device)
-        for name in ("scores", "logits")
-        if output_dict and getattr(generation_config, f"output_{name}")
-    }
-    decoder = MARSDecoder(
+    decoder = create_decoder(
         model,
-        options,
         input_ids,
-        context_length,
-        position_ids,
         logits_processor,
         stopping_criteria,
-        attention_mask=attention_mask,
-        inputs_embeds=inputs_embeds,
-        past=past,
-        use_cache=use_cache is not False,
-        static=static,
-        do_sample=generation_config.do_sample,
-        pad_token_id=0 if pad_token is None else int(pad_token),
+        generation_config,
+        options=options,
         with_confidences=streamer is not None and streamer.wants_confidences,
-        **records,
         **model_kwargs,
     )
-    if static and model._valid_auto_compile_criteria({"cache": decoder.cache}, generation_config):
+    if decoder.static and model._valid_auto_compile_criteria({"cache": decoder.cache}, generation_config):
         decoder.forward = model.get_compiled_call(generation_config.compile_config)
     if generation_config.prefill_chunk_size is not None:
         while decoder.rows.tokens.shape[1] > generation_config.prefill_chunk_size:
@@ -107,21 +80,82 @@ def decode(
                 confidences = None if step.confidences is None else step.confidences[0, :length]
                 streamer.put_run(step.runs[0, :length], confidences)
 
+    batch_size, prompt_length = input_ids.shape
     run_lengths = collect_run_lengths(steps, batch_size)
     num_tokens = max(map(sum, run_lengths))
     sequences = decoder.sequences[:, : prompt_length + num_tokens]
-    if past is None and output_dict and batch_size == 1 and use_cache is not False:
+    past, output_dict = decoder.past, generation_config.return_dict_in_generate
+    if past is None and output_dict and batch_size == 1 and decoder.use_cache:
         past = DynamicCache(config=decoder.config)
     if past is not None:
-        decoder.cache.store(past, max_length=context_length + num_tokens - 1)
+        decoder.cache.store(past, max_length=decoder.context_length + num_tokens - 1)
     if not output_dict:
         return sequences
+    records = {"scores": decoder.scores, "logits": decoder.logits}
     return MARSGenerateOutput(
         sequences=sequences,
-        **{name: record.to_tuple(num_tokens) for name, record in records.items()},
+        **{name: record and record.to_tuple(num_tokens) for name, record in records.items()},
         cache=past,
         num_forward_passes=len(steps),
         run_lengths=run_lengths,
+    )
+
+
+def create_decoder(
+    model: PreTrainedModel,
+    input_ids: torch.Tensor,
+    logits_processor: LogitsProcessorList,
+    stopping_criteria: StoppingCriteriaList,
+    generation_config: GenerationConfig,
+    *,
+    options: DecodingOptions,
+    with_confidences: bool = False,
+    generator: torch.Generator | None = None,
+    **model_kwargs,
+) -> MARSDecoder:
+    """
+    The decoder of a batch, before its first forward.
+
+    Args:
+        with_confidences (`bool`, *optional*, defaults to `False`): Whether steps tell the confidence of their tokens.
+        generator (`torch.Generator`, *optional*): Source of the random numbers, on the CPU.
+        model, input_ids, logits_processor, stopping_criteria, generation_config, options, model_kwargs:
+            See [`decode`].
+    """
+    for name in ("labels", "logits_to_keep", "streamer"):  # plain generation does not pass them on either
+        model_kwargs.pop(name, None)
+    attention_mask, position_ids, inputs_embeds, cache, use_cache = (
+        model_kwargs.pop(name, None)
+        for name in ("attention_mask", "position_ids", "inputs_embeds", "cache", "use_cache")
+    )
+    batch_size, prompt_length = input_ids.shape
+    check_processors(logits_processor)
+    past = cache if getattr(cache, "_is_user_defined", False) else None
+    pad_token = generation_config._pad_token_tensor
+    records = {
+        name: TokenRecord(batch_size, prompt_length, input_ids.device)
+        for name in ("scores", "logits")
+        if generation_config.return_dict_in_generate and getattr(generation_config, f"output_{name}")
+    }
+    return MARSDecoder(
+        model,
+        options,
+        input_ids,
+        get_context_length(input_ids, attention_mask, inputs_embeds, past, generation_config),
+        position_ids,
+        logits_processor,
+        stopping_criteria,
+        attention_mask=attention_mask,
+        inputs_embeds=inputs_embeds,
+        past=past,
+        use_cache=use_cache is not False,
+        static=generation_config.cache_implementation == "static",
+        do_sample=generation_config.do_sample,
+        pad_token_id=0 if pad_token is None else int(pad_token),
+        with_confidences=with_confidences,
+        generator=generator,
+        **records,
+        **model_kwargs,
     )
 
 

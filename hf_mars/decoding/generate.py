@@ -9,14 +9,15 @@ import torch
 from transformers import GenerationMixin, LogitsProcessor, LogitsProcessorList, PreTrainedModel, StoppingCriteriaList
 from transformers.generation import StopStringCriteria
 
-from .decode import decode
+from .decode import create_decoder, decode
 from .options import DecodingOptions, Threshold
 from .output import MARSGenerateOutput
+from .strategy import MARSDecoder
 from .streaming import RunStreamer
 from .support import check_supported
 
 
-__all__ = ["generate"]
+__all__ = ["generate", "prepare"]
 
 
 @torch.no_grad()
@@ -116,15 +117,37 @@ def generate(
         streamer.end()  # a reader in another thread must not wait for ever
 
 
+@torch.no_grad()
+def prepare(
+    model: PreTrainedModel,
+    input_ids: torch.Tensor,
+    mars_arguments: dict[str, Any],
+    generator: torch.Generator | None = None,
+    **kwargs,
+) -> MARSDecoder:
+    """
+    What `generate` would run, before its first forward: for a loop of one's own, such as a server's.
+
+    Args:
+        model ([`PreTrainedModel`]): A model with a `config.mars`.
+        input_ids (`torch.LongTensor` of shape `(batch_size, prompt_length)`): The prompts.
+        mars_arguments (`dict`): The `mars_*` arguments of [`generate`].
+        generator (`torch.Generator`, *optional*): Source of the random numbers, on the CPU.
+        kwargs: Keyword arguments of `GenerationMixin.generate`, but for `streamer`, `synced_gpus` and `stop_strings`.
+
+    Raises:
+        As [`generate`].
+    """
+    options = DecodingOptions.from_arguments(model, mars_arguments)
+    check_supported(make_lookup(model, kwargs))
+    strategy = partial(create_decoder, options=options, generator=generator)
+    return GenerationMixin.generate(model, input_ids, custom_generate=strategy, **kwargs)
+
+
 def generate_runs(model: PreTrainedModel, arguments: dict[str, Any], **kwargs) -> MARSGenerateOutput | torch.Tensor:
     """Check a call with `mars_*` arguments, and choose between one and several tokens a forward."""
     options = DecodingOptions.from_arguments(model, arguments)
-    configs = [config for config in (kwargs.get("generation_config"), model.generation_config) if config is not None]
-
-    def lookup(name: str) -> Any:
-        values = [kwargs.get(name), *(getattr(config, name, None) for config in configs)]
-        return next((value for value in values if value is not None), None)
-
+    lookup = make_lookup(model, kwargs)
     check_supported(lookup)
     if options.is_autoregressive:
         return generate_autoregressively(model, options, lookup, **kwargs)
@@ -136,6 +159,17 @@ def generate_runs(model: PreTrainedModel, arguments: dict[str, Any], **kwargs) -
         kwargs.update(stopping_criteria=criteria, stop_strings=None)
     strategy = partial(decode, options=options, streamer=kwargs.get("streamer"), synced_gpus=kwargs.get("synced_gpus"))
     return GenerationMixin.generate(model, custom_generate=strategy, **kwargs)
+
+
+def make_lookup(model: PreTrainedModel, kwargs: dict[str, Any]) -> Callable[[str], Any]:
+    """From the name of an argument to its value: of the call, its generation configuration, or the model's."""
+    configs = [config for config in (kwargs.get("generation_config"), model.generation_config) if config is not None]
+
+    def lookup(name: str) -> Any:
+        values = [kwargs.get(name), *(getattr(config, name, None) for config in configs)]
+        return next((value for value in values if value is not None), None)
+
+    return lookup
 
 
 def name_arguments(args: tuple, kwargs: dict[str, Any]) -> dict[str, Any]:

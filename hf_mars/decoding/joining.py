@@ -44,9 +44,11 @@ def join(batch: MARSDecoder, newcomers: MARSDecoder) -> list[int]:
     ids = torch.tensor(free)
     missing = max(max(free) + 1 - len(batch.sequences), 0)
     width = max(batch.sequences.shape[1], newcomers.sequences.shape[1])
-    batch.sequences = torch.nn.functional.pad(
-        batch.sequences, (0, width - batch.sequences.shape[1], 0, missing), value=batch.pad_token_id
-    )
+    if missing or width > batch.sequences.shape[1]:
+        batch.sequences = torch.nn.functional.pad(
+            batch.sequences, (0, width - batch.sequences.shape[1], 0, missing), value=batch.pad_token_id
+        )
+    batch.sequences[ids] = batch.pad_token_id  # nothing is left of a row that had this place before
     batch.sequences[ids, : newcomers.sequences.shape[1]] = newcomers.sequences[newcomers.host_ids]
     newcomers.rows.ids = ids.to(batch.sequences.device)
     batch.rows = batch.rows.join(newcomers.rows)

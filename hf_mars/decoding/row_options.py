@@ -21,12 +21,13 @@ class RowOptions:
 
     Args:
         decoding ([`DecodingOptions`]): Threshold, block size, metric, and whether to verify.
-        index, num_rows (`int`): Its place in the batch that `generate` was given, for thresholds with one number a row.
+        index, num_rows (`int`): Its place in the batch that `generate` was given, for one threshold a row.
         max_length (`int`): Length of its sequence at most, prompt included.
         do_sample (`bool`): Whether to sample.
         processors ([`LogitsProcessorList`]): Logits processors of the row.
         prefix_free ([`LogitsProcessorList`]): Those of them that look at one position's scores alone.
-        generator (`torch.Generator`, *optional*): Source of its random numbers, on the CPU. By default the device's own.
+        generator (`torch.Generator`, *optional*):
+            Source of its random numbers, on the CPU. By default they come from the device's own.
     """
 
     decoding: DecodingOptions
@@ -109,7 +110,7 @@ class BatchOptions:
         return BatchOptions([self.rows[index] for index in indices], self.device)
 
     def read_thresholds(self) -> tuple[torch.Tensor, int]:
-        """The threshold of each row at this step, of shape `(rows, 1)`, and the largest block that one of them allows."""
+        """The threshold of each row at this step, of shape `(rows, 1)`, and the largest block that one allows."""
         thresholds, block_size = self._thresholds, self._block_size
         for members, indices in self._functions:
             threshold = members[0].decoding.read_threshold(members[0].num_rows)
@@ -137,7 +138,7 @@ class BatchOptions:
         return processed
 
     def count_proposals(self, masks: torch.Tensor, thresholds: torch.Tensor) -> torch.Tensor:
-        """Leading masks, with scores of shape `(rows, num_masks, vocab_size)`, that pass the threshold of their row."""
+        """How many leading masks of each row, of shape `(rows, num_masks, vocab_size)`, pass its threshold."""
         if len(self._metrics) == 1:
             metric = self.rows[0].decoding.metric
             passes = accepts(confidence(masks, metric), thresholds, metric)

@@ -1,0 +1,160 @@
+"""Rows that join and leave a running batch, each with options of its own: each generates what it would alone."""
+
+import pytest
+import torch
+
+from hf_mars.decoding import join, leave, prepare
+from tests.tiny import EOS, ragged_prompts, tiny_model
+
+
+NEW_TOKENS = 32
+WAYS = {
+    "plain": {"mars_threshold": 1.0},
+    "lossy": {"mars_threshold": 0.4},
+    "entropy": {"mars_threshold": 1.5, "mars_metric": "entropy", "mars_block_size": 6},
+    "verified": {"mars_threshold": 0.3, "mars_verify": True},
+    "verified, short blocks": {"mars_threshold": 0.0, "mars_verify": True, "mars_block_size": 2},
+    "turned": {"mars_threshold": lambda: 0.6},
+}
+
+
+@pytest.fixture(scope="module")
+def model():
+    return tiny_model(sharpness=10.0, similarity=2.0)
+
+
+def prompt(seed, length):
+    return ragged_prompts([length], seed=seed)["input_ids"]
+
+
+def start(model, input_ids, way, seed=None, chunk=None, **kwargs):
+    generator = None if seed is None else torch.Generator().manual_seed(seed)
+    decoder = prepare(
+        model, input_ids, WAYS[way], generator, max_new_tokens=kwargs.pop("max_new_tokens", NEW_TOKENS), **kwargs
+    )
+    while decoder.rows.tokens.shape[1] > 1:
+        decoder.prefill(min(chunk or 1000, decoder.rows.tokens.shape[1] - 1))
+    return decoder
+
+
+def run(batch, schedule=(), leaving=()):
+    """Step to the end; before step `i`, `schedule[i]` joins and `leaving[i]` leaves. Tokens and forwards by row."""
+    tokens, forwards, ids, total = [[]], [0], {0: 0}, 0
+    with torch.no_grad():
+        for number in range(200):
+            for newcomer in dict(schedule).get(number, ()):
+                (row,) = join(batch, newcomer)
+                ids[row] = len(tokens)
+                tokens.append([])
+                forwards.append(0)
+            if number in dict(leaving):
+                leave(batch, [row for row, name in ids.items() if name in dict(leaving)[number]])
+            step = batch.step()
+            total += 1
+            for row, length, added in zip(
+                step.ids.tolist(), step.run_lengths.tolist(), step.runs.tolist(), strict=True
+            ):
+                tokens[ids[row]] += added[:length]
+                forwards[ids[row]] += 1
+            if batch.is_done:
+                return tokens, forwards, total
+    raise AssertionError("the batch does not end")
+
+
+def alone(model, *args, **kwargs):
+    tokens, forwards, _ = run(start(model, *args, **kwargs))
+    return tokens[0], forwards[0]
+
+
+class TestJoin:
+    @pytest.mark.parametrize("first", WAYS)
+    def test_every_row_equals_its_run_alone(self, model, first):
+        requests = [(prompt(number, 3 + 5 * number % 11), way) for number, way in enumerate([first, *WAYS, *WAYS])]
+        expected = [alone(model, *request) for request in requests]
+        schedule = [(1 + 2 * number, [start(model, *request)]) for number, request in enumerate(requests[1:])]
+        tokens, forwards, total = run(start(model, *requests[0]), schedule)
+        assert tokens == [tokens for tokens, _ in expected]
+        assert forwards == [forwards for _, forwards in expected]
+        assert total < sum(forwards), "rows share their forwards"
+        assert sum(forwards) < 0.8 * sum(map(len, tokens)), "several tokens a forward"
+
+    def test_rows_sample_what_their_seeds_say(self, model):
+        sampling = {"do_sample": True, "temperature": 1.4}
+        requests = [(prompt(1, 5), "lossy", 7), (prompt(2, 9), "verified", 8), (prompt(3, 4), "plain", 9)]
+        options = [sampling, {**sampling, "top_p": 0.8}, {**sampling, "repetition_penalty": 1.2}]
+        expected = [alone(model, *request, **more) for request, more in zip(requests, options, strict=True)]
+        greedy = alone(model, prompt(4, 6), "verified")
+        assert alone(model, prompt(1, 5), "lossy", 70, **sampling) != expected[0], "the seed matters"
+        first, second, third = (
+            start(model, *request, **more) for request, more in zip(requests, options, strict=True)
+        )
+        tokens, forwards, _ = run(first, [(2, [second, start(model, prompt(4, 6), "verified")]), (4, [third])])
+        assert list(zip(tokens, forwards, strict=True)) == [expected[0], expected[1], greedy, expected[2]]
+
+    @pytest.mark.parametrize("way", ["lossy", "verified"])
+    def test_processors_of_the_prefix_meet_their_own_row_alone(self, model, way):
+        more = {"repetition_penalty": 1.5, "no_repeat_ngram_size": 3}
+        expected = [alone(model, prompt(1, 5), way), alone(model, prompt(2, 9), way, **more)]
+        assert expected[1] != alone(model, prompt(2, 9), way)
+        tokens, forwards, _ = run(start(model, prompt(1, 5), way), [(1, [start(model, prompt(2, 9), way, **more)])])
+        assert list(zip(tokens, forwards, strict=True)) == expected
+
+    @pytest.mark.parametrize("chunk", [1, 3, 8])
+    def test_a_prompt_read_in_chunks_changes_nothing(self, model, chunk):
+        expected = alone(model, prompt(5, 20), "verified")
+        tokens, forwards, _ = run(
+            start(model, prompt(1, 2), "lossy", max_new_tokens=16, eos_token_id=None),
+            [(3, [start(model, prompt(5, 20), "verified", chunk=chunk)])],
+        )
+        assert (tokens[1], forwards[1]) == expected
+
+    def test_prompts_of_one_token_join(self, model):
+        expected = [alone(model, prompt(seed, length), "verified") for seed, length in ((1, 1), (2, 1), (3, 7))]
+        batch, *others = (start(model, prompt(seed, length), "verified") for seed, length in ((1, 1), (2, 1), (3, 7)))
+        tokens, forwards, _ = run(batch, [(0, others)])
+        assert list(zip(tokens, forwards, strict=True)) == expected
+
+    def test_places_are_taken_again(self, model):
+        batch = start(model, prompt(0, 4), "verified", max_new_tokens=100, eos_token_id=None)
+        schedule = [
+            (3 * number, [start(model, prompt(number, 5), "lossy", max_new_tokens=4)]) for number in range(1, 8)
+        ]
+        tokens, *_ = run(batch, schedule)
+        assert len(tokens) == 8
+        assert len(batch.sequences) < 5
+
+    def test_what_needs_a_batch_of_its_own_is_refused(self, model):
+        batch = start(model, prompt(0, 4), "verified")
+        with pytest.raises(ValueError, match="cache"):
+            join(batch, start(model, prompt(1, 4), "verified", use_cache=False))
+        with pytest.raises(ValueError, match="criteria"):
+            join(batch, start(model, prompt(1, 4), "verified", max_time=10.0))
+
+
+class TestLeave:
+    def test_the_others_go_on_as_if_nothing_was(self, model):
+        requests = [(prompt(number, 3 + number), way) for number, way in enumerate(WAYS)]
+        more = {"eos_token_id": None}
+        expected = [alone(model, *request, **more) for request in requests]
+        first, *others = (start(model, *request, **more) for request in requests)
+        tokens, _, _ = run(first, [(0, others)], leaving=[(3, {0, 4}), (5, {2})])
+        for row, (whole, _) in enumerate(expected):
+            if row in (0, 2, 4):
+                assert tokens[row] == whole[: len(tokens[row])]
+                assert len(tokens[row]) < NEW_TOKENS
+            else:
+                assert tokens[row] == whole
+
+    def test_the_last_one_ends_the_batch(self, model):
+        batch = start(model, prompt(0, 4), "verified")
+        with torch.no_grad():
+            batch.step()
+        leave(batch, [0])
+        assert batch.is_done
+        with pytest.raises(ValueError, match="done"):
+            join(batch, start(model, prompt(1, 4), "verified"))
+
+
+def test_the_end_of_sequence_still_ends_a_row(model):
+    tokens, _ = alone(model, prompt(3, 8), "verified", max_new_tokens=100)
+    assert tokens[-1] == EOS or len(tokens) == 100
