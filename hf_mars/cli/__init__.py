@@ -3,7 +3,7 @@
 import argparse
 import sys
 
-from . import bench, demo, push, quickstart, tune
+from . import bench, demo, push, quickstart, serve, tune
 
 
 __all__ = ["main"]
@@ -19,6 +19,7 @@ def main(arguments: list[str] | None = None) -> None:
     tune.add_parser(subparsers)
     push.add_parser(subparsers)
     demo.add_parser(subparsers)
+    serve.add_parser(subparsers)
     subparsers.add_parser("sft", help="fine-tune with MARSTrainer and the arguments of TRL's sft.py", add_help=False)
     if arguments[:1] == ["sft"]:
         from . import sft

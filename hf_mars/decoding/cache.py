@@ -5,7 +5,9 @@ from transformers import Cache
 from transformers.cache_utils import CacheLayerMixin, DynamicLayer, DynamicSlidingWindowLayer
 
 
-__all__ = ["MARSCache", "MARSCacheLayer"]
+__all__ = ["ROW_BLOCK", "MARSCache", "MARSCacheLayer"]
+
+ROW_BLOCK = 4  # rows by which the storage grows when others join
 
 
 class MARSCacheLayer(CacheLayerMixin):
@@ -98,12 +100,18 @@ class MARSCacheLayer(CacheLayerMixin):
             self.values[moved.to(self.values.device)] = self.values[indices[moved].to(self.values.device)]
 
     def reserve_rows(self, num_rows: int) -> None:
-        """Make the storage at least `num_rows` high, and twice as high as before if it must grow."""
+        """Grow the storage, by whole blocks of rows, until it holds at least `num_rows`."""
         missing = num_rows - len(self.keys)
         if missing > 0:
-            growth = max(missing, len(self.keys))
+            growth = -(-num_rows // ROW_BLOCK) * ROW_BLOCK - len(self.keys)
             self.keys = torch.nn.functional.pad(self.keys, (0, 0, 0, 0, 0, 0, 0, growth))
             self.values = torch.nn.functional.pad(self.values, (0, 0, 0, 0, 0, 0, 0, growth))
+
+    def trim(self, num_rows: int) -> None:
+        """Give back the storage beyond the first `num_rows` rows and the block that the longest has reached."""
+        if self.is_initialized:
+            length = -(-max(self.length, 1) // self.block_length) * self.block_length
+            self.keys, self.values = (states[:num_rows, :, :length].clone() for states in (self.keys, self.values))
 
     def join(self, other: "MARSCacheLayer", num_rows: int, num_joining: int) -> None:
         """Write the rows of another layer after the `num_rows` of this one."""
@@ -176,6 +184,17 @@ class MARSCache(Cache):
         """Tell the largest cursor, also when the row that had a larger one has left."""
         for layer in self.layers:
             layer.length = length
+
+    @property
+    def storage_shape(self) -> tuple[int, int]:
+        """Rows and slots for which there is storage."""
+        layer = self.layers[0]
+        return (len(layer.keys), layer.keys.shape[2]) if layer.is_initialized else (0, 0)
+
+    def trim(self) -> None:
+        """Give back storage that earlier rows have left."""
+        for layer in self.layers:
+            layer.trim(len(self.cursors))
 
     def load(self, past: Cache) -> None:
         """

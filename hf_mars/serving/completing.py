@@ -1,0 +1,189 @@
+"""A request on its way through the app: to tokens, through the engine, and back to text, whole or streamed."""
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from fastapi import Request
+
+from .answers import Answer, AnswerFormat, usage
+from .engine import Engine, GenerationError
+from .errors import APIError, error_body
+from .request import GenerationRequest, Run
+from .text import TextStream
+
+
+__all__ = ["ClientGone", "Completing", "until_gone"]
+
+Result = TypeVar("Result")
+
+
+class ClientGone(Exception):
+    """The client has closed the connection."""
+
+
+async def until_gone(http_request: Request, work: Awaitable[Result]) -> Result:
+    """
+    Wait for some work, or give it up when the client goes away.
+
+    Raises:
+        [`ClientGone`]: If it has.
+    """
+
+    async def wait_for_disconnect() -> None:
+        while (await http_request.receive())["type"] != "http.disconnect":
+            pass
+
+    working, watching = asyncio.ensure_future(work), asyncio.ensure_future(wait_for_disconnect())
+    try:
+        await asyncio.wait({working, watching}, return_when=asyncio.FIRST_COMPLETED)
+        if working.done():
+            return working.result()
+        raise ClientGone
+    finally:
+        for task in (working, watching):
+            task.cancel()
+            with suppress(asyncio.CancelledError, Exception):
+                await task
+
+
+class Completing:
+    """
+    The answers to one request.
+
+    Args:
+        engine ([`Engine`]): Generates.
+        requests (`Sequence[GenerationRequest]`): One for each choice.
+        text_streams (`Sequence[TextStream]`): For each, to text.
+        prompt_tokens (`int`): Tokens of the prompts, each counted once.
+        answer_format ([`AnswerFormat`]): Form of the answers.
+        on_end (`Callable[[Completing], None]`): Called once, when they are finished or given up.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        requests: Sequence[GenerationRequest],
+        text_streams: Sequence[TextStream],
+        prompt_tokens: int,
+        answer_format: AnswerFormat,
+        on_end: Callable[["Completing"], None],
+    ):
+        self.engine, self.requests, self.on_end = engine, requests, on_end
+        self.prompt_tokens, self.format = prompt_tokens, answer_format
+        self.answers = [
+            Answer(index, len(request.prompt_ids), stream)
+            for index, (request, stream) in enumerate(zip(requests, text_streams, strict=True))
+        ]
+        self.arrival, self.first_token = time.monotonic(), None
+        self.is_complete = False
+        self._runs: list[AsyncIterator[Run]] = []
+
+    async def whole(self) -> dict[str, Any]:
+        """The answers at once."""
+        try:
+            await self._submit()
+            async for _ in self._merged():
+                pass
+            self.is_complete = True
+            return self.format.complete(self.answers, usage(self.answers, self.prompt_tokens))
+        except GenerationError as error:
+            raise to_api_error(error) from error
+        finally:
+            await self._close()
+
+    async def start(self) -> AsyncIterator[str]:
+        """Wait for the first run, so that an early error is one of HTTP, and return the events to stream."""
+        merged = self._merged()
+        try:
+            await self._submit()
+            first = await anext(merged)
+        except GenerationError as error:
+            await self._close()
+            raise to_api_error(error) from error
+        except BaseException:
+            await self._close()
+            raise
+        return self._events(first, merged)
+
+    async def _events(self, first: tuple[Answer, str], merged: AsyncIterator) -> AsyncIterator[str]:
+        include_usage = self.format.include_usage
+        told = dict.fromkeys(range(len(self.answers)), 0)
+
+        def event(chunk: dict[str, Any]) -> str:
+            return to_event(chunk | {"usage": None} if include_usage else chunk)
+
+        try:
+            for answer in self.answers:
+                chunk = self.format.first_chunk(answer)
+                if chunk is not None:
+                    yield event(chunk)
+            async for answer, text in chain(first, merged):
+                if text or (answer.finish_reason and len(answer.logprobs) > told[answer.index]):
+                    yield event(self.format.text_chunk(answer, text, told[answer.index]))
+                    told[answer.index] = len(answer.token_ids)
+                if answer.finish_reason is not None:
+                    yield event(self.format.final_chunk(answer))
+            self.is_complete = True
+            if include_usage:
+                yield to_event(self.format.usage_chunk(usage(self.answers, self.prompt_tokens)))
+            yield "data: [DONE]\n\n"
+        except GenerationError as error:
+            status = 400 if error.is_bad_request else 500
+            yield to_event(error_body(to_api_error(error).message, status))
+        finally:
+            await self._close()
+
+    async def _submit(self) -> None:
+        try:
+            self._runs = await self.engine.submit(self.requests)
+        except ValueError as error:
+            raise APIError(str(error)) from error
+        except RuntimeError as error:
+            raise APIError(str(error), status=503) from error
+
+    async def _merged(self) -> AsyncIterator[tuple[Answer, str]]:
+        """Each answer whenever it grows, with its new text, until all are finished."""
+        pending = {asyncio.ensure_future(anext(runs)): index for index, runs in enumerate(self._runs)}
+        try:
+            while pending:
+                done, _ = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+                for task in done:
+                    index = pending.pop(task)
+                    answer, runs = self.answers[index], self._runs[index]
+                    text = answer.add(task.result())
+                    self.first_token = self.first_token or time.monotonic()
+                    if answer.finish_reason is None:
+                        pending[asyncio.ensure_future(anext(runs))] = index
+                    else:
+                        await runs.aclose()  # after a stop string its row would go on
+                    yield answer, text
+        finally:
+            for task in pending:
+                task.cancel()
+
+    async def _close(self) -> None:
+        for runs in self._runs:
+            await runs.aclose()
+        self.on_end(self)
+
+
+async def chain(first: Result, rest: AsyncIterator[Result]) -> AsyncIterator[Result]:
+    yield first
+    async for item in rest:
+        yield item
+
+
+def to_event(data: dict[str, Any]) -> str:
+    """A server-sent event."""
+    return f"data: {json.dumps(data, ensure_ascii=False)}\n\n"
+
+
+def to_api_error(error: GenerationError) -> APIError:
+    """What a client is told: details of a failure of the server stay in its log."""
+    if error.is_bad_request:
+        return APIError(str(error))
+    return APIError("The server failed on this request; its log has the details.", status=500)

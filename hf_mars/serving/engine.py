@@ -1,0 +1,95 @@
+"""From the scheduler's thread to asyncio."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from typing import Protocol
+
+from .job import Job
+from .request import Failure, GenerationRequest, Run
+from .scheduler import Scheduler
+
+
+__all__ = ["Engine", "GenerationError", "LocalEngine"]
+
+
+class GenerationError(Exception):
+    """
+    A request ended with an error.
+
+    Args:
+        failure ([`Failure`]): What the scheduler said.
+    """
+
+    def __init__(self, failure: Failure):
+        super().__init__(failure.message)
+        self.is_bad_request = failure.is_bad_request
+
+
+class Engine(Protocol):
+    """What generates for the app: this process's scheduler, or replicas elsewhere."""
+
+    async def submit(self, requests: Sequence[GenerationRequest]) -> list[AsyncIterator[Run]]:
+        """
+        Start requests, all or none.
+
+        Returns:
+            `list[AsyncIterator[Run]]`: The runs of each. Closing an iterator (`aclose`) ends its request; it raises
+            [`GenerationError`] if the request fails.
+
+        Raises:
+            `ValueError`: If a request can never be served.
+            [`QueueFull`]: If too many wait.
+        """
+
+
+class LocalEngine:
+    """
+    The scheduler of this process.
+
+    Args:
+        scheduler ([`Scheduler`]): The scheduler.
+    """
+
+    def __init__(self, scheduler: Scheduler):
+        self.scheduler = scheduler
+
+    async def submit(self, requests: Sequence[GenerationRequest]) -> list[AsyncIterator[Run]]:
+        """See [`Engine.submit`]."""
+        loop = asyncio.get_running_loop()
+        queues: list[asyncio.Queue[Run | Failure]] = [asyncio.Queue() for _ in requests]
+
+        def make_sink(queue: asyncio.Queue):
+            def sink(event: Run | Failure) -> None:
+                if not loop.is_closed():
+                    loop.call_soon_threadsafe(queue.put_nowait, event)
+
+            return sink
+
+        jobs = self.scheduler.submit(requests, [make_sink(queue) for queue in queues])
+        return [RunIterator(self.scheduler, job, queue) for job, queue in zip(jobs, queues, strict=True)]
+
+
+class RunIterator:
+    """The runs of one job. Unlike a generator it can be closed before it was started."""
+
+    def __init__(self, scheduler: Scheduler, job: Job, queue: asyncio.Queue):
+        self.scheduler, self.job, self.queue = scheduler, job, queue
+        self.is_done = False
+
+    def __aiter__(self) -> "RunIterator":
+        return self
+
+    async def __anext__(self) -> Run:
+        if self.is_done:
+            raise StopAsyncIteration
+        event = await self.queue.get()
+        if isinstance(event, Failure):
+            self.is_done = True
+            raise GenerationError(event)
+        self.is_done = event.finish_reason is not None
+        return event
+
+    async def aclose(self) -> None:
+        if not self.is_done:
+            self.is_done = True
+            self.scheduler.cancel([self.job])

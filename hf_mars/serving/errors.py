@@ -1,0 +1,81 @@
+"""Errors in OpenAI's form: each names the field at fault."""
+
+import re
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+from .request import QueueFull
+
+
+__all__ = ["APIError", "add_error_handlers", "error_body"]
+
+
+class APIError(Exception):
+    """
+    A request that is refused.
+
+    Args:
+        message (`str`): What is wrong, and what to do.
+        param (`str`, *optional*): The field at fault.
+        status (`int`, *optional*, defaults to 400): HTTP status.
+        code (`str`, *optional*): For programs.
+    """
+
+    def __init__(self, message: str, param: str | None = None, status: int = 400, code: str | None = None):
+        super().__init__(message)
+        self.message, self.param, self.status, self.code = message, param, status, code
+
+
+def error_body(message: str, status: int, param: str | None = None, code: str | None = None) -> dict[str, Any]:
+    """The body of an error."""
+    kind = "invalid_request_error" if status < 500 else "server_error"
+    return {"error": {"message": message, "type": kind, "param": param, "code": code}}
+
+
+def add_error_handlers(app: FastAPI) -> None:
+    """Answer every error of the app in that form."""
+
+    @app.exception_handler(APIError)
+    async def refuse(request: Request, error: APIError) -> JSONResponse:
+        return JSONResponse(error_body(error.message, error.status, error.param, error.code), error.status)
+
+    @app.exception_handler(QueueFull)
+    async def postpone(request: Request, error: QueueFull) -> JSONResponse:
+        body = error_body(str(error), 429, code="rate_limit_exceeded")
+        return JSONResponse(body, 429, headers={"Retry-After": str(error.retry_after)})
+
+    @app.exception_handler(RequestValidationError)
+    async def explain(request: Request, error: RequestValidationError) -> JSONResponse:
+        first = error.errors()[0]
+        param, message = find_field(first, error.body), first["msg"].removeprefix("Value error, ")
+        if param is None:
+            return JSONResponse(error_body(f"The body is not valid: {message}.", 400), 400)
+        stated = message if f"`{param}`" in message else f"`{param}`: {message}"
+        return JSONResponse(error_body(f"{stated}.", 400, param), 400)
+
+    @app.exception_handler(HTTPException)
+    async def report(request: Request, error: HTTPException) -> JSONResponse:
+        return JSONResponse(error_body(str(error.detail), error.status_code), error.status_code, error.headers)
+
+    @app.exception_handler(Exception)
+    async def apologize(request: Request, error: Exception) -> JSONResponse:
+        return JSONResponse(error_body("The server failed; its log has the details.", 500), 500)
+
+
+def find_field(error: dict[str, Any], body: Any) -> str | None:
+    """The path of the field at fault, as it stands in the body: `messages.0.content`."""
+    path = []
+    for part in error["loc"][1:]:
+        is_there = part in body if isinstance(body, dict) else isinstance(body, list) and isinstance(part, int)
+        if not is_there and error["type"] != "missing":
+            break  # what follows is the name of a type, not of a field
+        path.append(str(part))
+        body = body[part] if is_there else None
+    if path:
+        return ".".join(path)
+    named = re.search(r"`(\w+)`", error["msg"])  # a check of several fields together
+    return named.group(1) if named else None

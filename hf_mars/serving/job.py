@@ -1,0 +1,100 @@
+"""One sequence on its way through the scheduler."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import torch
+from transformers import PreTrainedModel
+
+from ..decoding import MARSDecoder, prepare
+from ..decoding.row_options import RowOptions
+from .policy import ThresholdPolicy
+from .request import Failure, GenerationRequest, Run
+
+
+__all__ = ["Job", "Sink", "start"]
+
+Sink = Callable[[Run | Failure], None]
+
+
+@dataclass(eq=False)
+class Job:
+    """
+    A request, and where it stands.
+
+    Args:
+        request ([`GenerationRequest`]): The request.
+        sink (`Callable`): Gets each [`Run`], or one [`Failure`]; called from the scheduler's thread.
+        num_slots (`int`): Slots that its keys and values may need.
+        token_ids (`list[int]`): What it has generated.
+        decoder ([`MARSDecoder`], *optional*): Its own, until its prompt is read and it joins the batch.
+        options ([`RowOptions`], *optional*): How it decodes.
+        eos_token_ids (`frozenset[int]`): Tokens that end it.
+        generator (`torch.Generator`, *optional*): Its random numbers.
+        is_cancelled (`bool`): Whether nobody waits for it any more.
+    """
+
+    request: GenerationRequest
+    sink: Sink
+    num_slots: int
+    token_ids: list[int] = field(default_factory=list)
+    decoder: MARSDecoder | None = None
+    options: RowOptions | None = None
+    eos_token_ids: frozenset[int] = frozenset()
+    generator: torch.Generator | None = None
+    is_cancelled: bool = False
+    arrival: float = field(default_factory=time.monotonic)
+
+    def __post_init__(self):
+        self.token_ids = list(self.request.generated_ids)
+        if self.request.seed is not None:
+            # What an earlier attempt has drawn is not drawn again.
+            seed = (self.request.seed + len(self.token_ids)) % 2**63
+            self.generator = torch.Generator().manual_seed(seed)
+
+    @property
+    def is_read(self) -> bool:
+        """Whether its prompt is read but for the last token."""
+        return self.decoder is not None and self.decoder.rows.tokens.shape[1] == 1
+
+    def read_threshold(self) -> float:
+        """The threshold of its next step."""
+        return self.options.read_threshold()
+
+    def fail(self, error: Exception, is_bad_request: bool = False) -> None:
+        """End it with an error."""
+        self.sink(Failure(str(error) or type(error).__name__, is_bad_request))
+
+
+def start(job: Job, model: PreTrainedModel, policy: ThresholdPolicy) -> None:
+    """
+    Give the job a decoder of its own, which `generate` prepares. What the request sets wins over the policy.
+
+    Raises:
+        As `generate`.
+    """
+    request = job.request
+    arguments = dict(request.mars_arguments)
+    verify = arguments.setdefault("mars_verify", policy.verify)
+    if "mars_threshold" not in arguments:
+        if "mars_metric" in arguments:
+            raise ValueError("`mars_metric` needs a `mars_threshold` of its own: the server's is a probability.")
+        arguments["mars_threshold"] = policy.draft_threshold if verify else policy.lossy_threshold
+    input_ids = torch.tensor([request.prompt_ids + job.token_ids], device=model.device)
+    eos_token_id, pad_token_id = model.generation_config.eos_token_id, model.generation_config.pad_token_id
+    if pad_token_id is None:  # nothing is padded here; without one `generate` warns
+        pad_token_id = eos_token_id[0] if isinstance(eos_token_id, list) else eos_token_id
+    job.decoder = prepare(
+        model,
+        input_ids,
+        arguments,
+        job.generator,
+        attention_mask=torch.ones_like(input_ids),  # a padding token in a prompt is a token like any other
+        max_new_tokens=request.max_new_tokens - len(job.token_ids),
+        pad_token_id=pad_token_id,
+        **request.sampling,
+    )
+    job.options = job.decoder.options.rows[0]
+    eos = job.decoder.stopping.eos_token_ids
+    job.eos_token_ids = frozenset([] if eos is None else eos.tolist())

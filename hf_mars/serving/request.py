@@ -1,0 +1,90 @@
+"""What goes into the scheduler, and what comes out."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+__all__ = ["Failure", "GenerationRequest", "QueueFull", "Run", "TokenLogprob"]
+
+
+@dataclass
+class GenerationRequest:
+    """
+    One sequence to generate.
+
+    Args:
+        prompt_ids (`list[int]`): Tokens of the prompt.
+        max_new_tokens (`int`): Limit of the answer.
+        mars_arguments (`dict`, *optional*): `mars_*` arguments of `generate` that the request sets itself.
+        sampling (`dict`, *optional*): Other arguments of `generate`: `do_sample`, `temperature`, `top_p`, ...
+        seed (`int`, *optional*): Seed of its own random numbers.
+        num_logprobs (`int`, *optional*): How many alternatives of each token to tell; `None` for no log-probabilities.
+        generated_ids (`list[int]`, *optional*): Tokens of an earlier attempt, to go on from.
+    """
+
+    prompt_ids: list[int]
+    max_new_tokens: int
+    mars_arguments: dict[str, Any] = field(default_factory=dict)
+    sampling: dict[str, Any] = field(default_factory=dict)
+    seed: int | None = None
+    num_logprobs: int | None = None
+    generated_ids: list[int] = field(default_factory=list)
+
+
+@dataclass
+class TokenLogprob:
+    """
+    How likely the model found a token.
+
+    Args:
+        logprob (`float`): Natural logarithm of its probability, without temperature.
+        alternatives (`list[tuple[int, float]]`): The most likely tokens and theirs.
+    """
+
+    logprob: float
+    alternatives: list[tuple[int, float]]
+
+
+@dataclass
+class Run:
+    """
+    What one forward pass added to a sequence.
+
+    Args:
+        token_ids (`list[int]`): Tokens.
+        threshold (`float`): The threshold at that step.
+        finish_reason (`str`, *optional*): `"stop"` after an end-of-sequence token, `"length"` at the limit.
+        logprobs (`list[TokenLogprob]`, *optional*): One for each token, where wanted.
+    """
+
+    token_ids: list[int]
+    threshold: float
+    finish_reason: str | None = None
+    logprobs: list[TokenLogprob] | None = None
+
+
+@dataclass
+class Failure:
+    """
+    The request ended with an error.
+
+    Args:
+        message (`str`): What went wrong.
+        is_bad_request (`bool`): Whether the request is at fault, not the server.
+    """
+
+    message: str
+    is_bad_request: bool
+
+
+class QueueFull(Exception):
+    """
+    Raised where no more requests can wait.
+
+    Args:
+        retry_after (`int`): Seconds after which it may be worth another try.
+    """
+
+    def __init__(self, retry_after: int):
+        super().__init__(f"The queue is full: try again in {retry_after} s.")
+        self.retry_after = retry_after

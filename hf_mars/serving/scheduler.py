@@ -1,0 +1,311 @@
+"""Continuous batching: requests join the running batch and leave it, one forward pass at a time."""
+
+import logging
+import math
+import threading
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from transformers import PreTrainedModel
+
+from ..decoding import MARSDecoder, Step, join, leave
+from .job import Job, Sink, start
+from .logprobs import LogprobRecord
+from .memory import KVBudget
+from .policy import Load, ThresholdPolicy
+from .request import GenerationRequest, QueueFull, Run
+
+
+__all__ = ["Counts", "Scheduler"]
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass
+class Counts:
+    """
+    What the scheduler has done since it started.
+
+    Args:
+        forward_passes (`int`): Decoding steps of the batch.
+        row_forward_passes (`int`): The same, counted for each row.
+        generated_tokens (`int`): Tokens.
+        prompt_tokens (`int`): Tokens of prompts.
+        finished, failed, cancelled (`int`): Requests that ended so.
+    """
+
+    forward_passes: int = 0
+    row_forward_passes: int = 0
+    generated_tokens: int = 0
+    prompt_tokens: int = 0
+    finished: int = 0
+    failed: int = 0
+    cancelled: int = 0
+
+
+class Scheduler:
+    """
+    Decodes requests as they come, in a thread of its own. Each turn
+
+    1. lets go of requests that nobody waits for,
+    2. admits waiting requests, first come first served, while there are rows and memory,
+    3. tells the policy the load,
+    4. reads at most `prefill_chunk` tokens of new prompts, each in a cache of its own, so that a long prompt does not
+       stall the others, and lets those that are read join the batch,
+    5. runs one step of the batch, the same one that `generate` runs, and hands out what each row gained.
+
+    What a request generates does not depend on the requests around it.
+
+    Args:
+        model ([`PreTrainedModel`]): A MARS model, in evaluation mode.
+        policy ([`ThresholdPolicy`], *optional*): Turns the threshold.
+        budget ([`KVBudget`], *optional*): Memory for keys and values.
+        max_rows (`int`, *optional*, defaults to 16): Requests that decode at once.
+        max_queue (`int`, *optional*, defaults to 64): Requests that may wait.
+        prefill_chunk (`int`, *optional*, defaults to 256): Tokens of prompts to read between two steps.
+
+    Raises:
+        `ValueError`: If a number is not positive.
+    """
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        policy: ThresholdPolicy | None = None,
+        budget: KVBudget | None = None,
+        max_rows: int = 16,
+        max_queue: int = 64,
+        prefill_chunk: int = 256,
+    ):
+        for name, value in (("max_rows", max_rows), ("max_queue", max_queue), ("prefill_chunk", prefill_chunk)):
+            if value < 1:
+                raise ValueError(f"`{name}` must be at least 1, got {value}.")
+        self.model, self.policy = model, policy or ThresholdPolicy()
+        self.budget = budget or KVBudget(model)
+        self.max_rows, self.max_queue, self.prefill_chunk = max_rows, max_queue, prefill_chunk
+        self.max_length = model.config.get_text_config().max_position_embeddings
+        self.counts = Counts()
+        self._condition = threading.Condition()
+        self._waiting: deque[Job] = deque()
+        self._joining: list[Job] = []
+        self._running: dict[int, Job] = {}  # by row of the batch
+        self._batch: MARSDecoder | None = None
+        self._is_closing = False
+        self._thread = threading.Thread(target=self._run, name="scheduler", daemon=True)
+        self._thread.start()
+
+    def submit(self, requests: Sequence[GenerationRequest], sinks: Sequence[Sink]) -> list[Job]:
+        """
+        Take in requests, all or none of them.
+
+        Args:
+            requests (`Sequence[GenerationRequest]`): The requests.
+            sinks (`Sequence[Callable]`): For each, what gets its runs; called from another thread.
+
+        Returns:
+            `list[Job]`: For [`~Scheduler.cancel`].
+
+        Raises:
+            `ValueError`: If a request can never be served.
+            [`QueueFull`]: If too many wait.
+            `RuntimeError`: If the scheduler is closed.
+        """
+        jobs = [Job(request, sink, self._check(request)) for request, sink in zip(requests, sinks, strict=True)]
+        with self._condition:
+            if self._is_closing:
+                raise RuntimeError("The server is shutting down.")
+            load = self.load()
+            if load.running + load.queued + len(jobs) > self.max_rows + self.max_queue:
+                raise QueueFull(retry_after=math.ceil((load.queued + len(jobs)) / self.max_rows))
+            self._waiting.extend(jobs)
+            self._condition.notify()
+        return jobs
+
+    def cancel(self, jobs: Sequence[Job]) -> None:
+        """Free the rows of these jobs at the next step."""
+        with self._condition:
+            for job in jobs:
+                job.is_cancelled = True
+            self._condition.notify()
+
+    def load(self) -> Load:
+        """How busy it is."""
+        active = [*self._joining, *list(self._running.values())]
+        longest = max((job.num_slots for job in active), default=0)
+        return Load(len(active), len(self._waiting), self.max_rows, self.budget.use(len(active), longest))
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it takes requests."""
+        return self._thread.is_alive() and not self._is_closing
+
+    def close(self, timeout: float | None = None) -> None:
+        """
+        Take no more requests, and return when those that are there are done.
+
+        Args:
+            timeout (`float`, *optional*): Seconds after which they are given up.
+        """
+        with self._condition:
+            self._is_closing = True
+            self._condition.notify()
+        self._thread.join(timeout)
+        if self._thread.is_alive():
+            self.cancel([*self._waiting, *self._joining, *self._running.values()])
+            self._thread.join()
+
+    def _check(self, request: GenerationRequest) -> int:
+        """The slots a request may need."""
+        if not request.prompt_ids:
+            raise ValueError("The prompt is empty: it needs at least one token.")
+        length = len(request.prompt_ids) + request.max_new_tokens
+        if length > self.max_length:
+            raise ValueError(
+                f"The prompt has {len(request.prompt_ids)} tokens, and with {request.max_new_tokens} new ones it is "
+                f"longer than the {self.max_length} tokens of the model's context."
+            )
+        block_size = request.mars_arguments.get("mars_block_size", self.model.config.mars["block_size"])
+        num_slots = length + 2 * block_size
+        if not self.budget.fits(1, num_slots):
+            raise ValueError(f"The request needs memory for {num_slots} tokens, more than the server has.")
+        return num_slots
+
+    def _run(self) -> None:
+        with torch.no_grad(), self.model._optimize_model_for_decode():
+            while True:
+                with self._condition:
+                    while not (self._waiting or self._joining or self._running or self._is_closing):
+                        self._condition.wait()
+                    if not (self._waiting or self._joining or self._running):
+                        return
+                self._drop_cancelled()
+                self._admit()
+                self.policy.update(self.load())
+                self._read_prompts()
+                self._step()
+
+    def _drop_cancelled(self) -> None:
+        with self._condition:
+            kept = deque(job for job in self._waiting if not job.is_cancelled)
+            self.counts.cancelled += len(self._waiting) - len(kept)
+            self._waiting = kept
+        gone = [job for job in self._joining if job.is_cancelled]
+        self._joining = [job for job in self._joining if not job.is_cancelled]
+        rows = [row for row, job in self._running.items() if job.is_cancelled]
+        self.counts.cancelled += len(gone) + len(rows)
+        if rows:
+            leave(self._batch, rows)
+            for row in rows:
+                del self._running[row]
+            self._tidy()
+
+    def _admit(self) -> None:
+        with self._condition:
+            while self._waiting:
+                active = [*self._joining, *self._running.values(), self._waiting[0]]
+                longest = max(job.num_slots for job in active)
+                if len(active) > self.max_rows or not self.budget.fits(len(active), longest):
+                    return
+                self._joining.append(self._waiting.popleft())
+
+    def _read_prompts(self) -> None:
+        room = self.prefill_chunk
+        for job in list(self._joining):
+            if room == 0:
+                return
+            try:
+                if job.decoder is None:
+                    start(job, self.model, self.policy)
+                while not job.is_read and room > 0:
+                    length = min(room, job.decoder.rows.tokens.shape[1] - 1)
+                    job.decoder.prefill(length)
+                    room -= length
+                if not job.is_read:
+                    return
+            except Exception as error:
+                self._joining.remove(job)
+                self._fail(job, error)
+                continue
+            self.counts.prompt_tokens += len(job.request.prompt_ids)
+            self._joining.remove(job)
+            self._join(job)
+
+    def _join(self, job: Job) -> None:
+        decoder, job.decoder = job.decoder, None
+        if self._batch is None:
+            self._batch, self._running = decoder, {0: job}
+        else:
+            (row,) = join(self._batch, decoder)
+            self._running[row] = job
+        self._tidy()
+
+    def _step(self) -> None:
+        if self._batch is None:
+            return
+        try:
+            step, logprobs = self._forward(self._batch, self._running)
+        except Exception:
+            logger.exception("A step of the batch failed; its requests go on one by one.")
+            self._isolate()
+            return
+        self.counts.forward_passes += 1
+        self._hand_out(step, logprobs, self._batch, self._running)
+        self._tidy()
+
+    def _forward(self, decoder: MARSDecoder, jobs: dict[int, Job]) -> tuple[Step, dict]:
+        wanted = {row: job.request.num_logprobs for row, job in jobs.items() if job.request.num_logprobs is not None}
+        decoder.logits = LogprobRecord(decoder, wanted) if wanted else None
+        step = decoder.step()
+        return step, decoder.logits.by_row if wanted else {}
+
+    def _hand_out(self, step: Step, logprobs: dict, decoder: MARSDecoder, jobs: dict[int, Job]) -> None:
+        """Give every job its run, and forget those that are done."""
+        alive = set() if decoder.is_done else set(decoder.host_ids.tolist())
+        state = zip(step.ids.tolist(), step.run_lengths.tolist(), step.runs.tolist(), strict=True)
+        for row, run_length, run in state:
+            job, token_ids = jobs[row], run[:run_length]
+            job.token_ids += token_ids
+            self.counts.row_forward_passes += 1
+            self.counts.generated_tokens += run_length
+            finish_reason = None
+            if row not in alive:
+                del jobs[row]
+                self.counts.finished += 1
+                finish_reason = "stop" if token_ids[-1] in job.eos_token_ids else "length"
+            job.sink(Run(token_ids, job.read_threshold(), finish_reason, logprobs.get(row)))
+
+    def _isolate(self) -> None:
+        """After a step that failed: every request of the batch takes its next step alone, so that one alone fails."""
+        jobs, self._running, self._batch = list(self._running.values()), {}, None
+        for job in jobs:
+            try:
+                start(job, self.model, self.policy)
+                while not job.is_read:
+                    job.decoder.prefill(min(self.prefill_chunk, job.decoder.rows.tokens.shape[1] - 1))
+                alone = {0: job}
+                step, logprobs = self._forward(job.decoder, alone)
+            except Exception as error:
+                self._fail(job, error)
+                continue
+            self._hand_out(step, logprobs, job.decoder, alone)
+            if alone:
+                self._join(job)
+
+    def _fail(self, job: Job, error: Exception) -> None:
+        is_bad_request = isinstance(error, ValueError | TypeError)
+        if not is_bad_request:
+            logger.error("A request failed.", exc_info=error)
+        self.counts.failed += 1
+        job.fail(error, is_bad_request)
+
+    def _tidy(self) -> None:
+        """Give memory back: all of it when no row is left, else what the budget does not allow for."""
+        if not self._running:
+            self._batch = None
+            return
+        rows, length = self._batch.cache.storage_shape
+        longest = max(length, *(self.budget.slots(job.num_slots) for job in self._running.values()))
+        if rows * longest > self.budget.num_slots:
+            self._batch.cache.trim()
