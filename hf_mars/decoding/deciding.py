@@ -8,7 +8,6 @@ from .acceptance import accepts, confidence, first_columns, sample, verify_greed
 from .processing import process_position
 from .row_options import BatchOptions
 from .rows import Rows
-from .stopping import StoppingRule
 
 
 __all__ = ["Decision", "decide"]
@@ -43,7 +42,6 @@ def decide(
     options: BatchOptions,
     thresholds: torch.Tensor,
     sequences: torch.Tensor,
-    stopping: StoppingRule,
 ) -> Decision:
     """
     Choose tokens.
@@ -55,7 +53,6 @@ def decide(
         options ([`BatchOptions`]): How each of them decodes.
         thresholds (`torch.FloatTensor` of shape `(rows, 1)`): Threshold of each row.
         sequences (`torch.LongTensor` of shape `(batch_size, capacity)`): All tokens so far, for the processors.
-        stopping ([`StoppingRule`]): After which tokens nothing is decided any more.
     """
     drafts, num_drafts = rows.drafts, rows.drafts.shape[1]
     start = num_drafts - rows.draft_counts
@@ -63,7 +60,7 @@ def decide(
     # Proposals that are still to be verified have no true prefix yet: they meet the prefix-free processors only.
     scores = options.process_columns(logits)
     if options.with_prefix:
-        scores = process_drafts(logits, scores, rows, options, uniforms, sequences, stopping)
+        scores = process_drafts(logits, scores, rows, options, uniforms, sequences)
 
     # 1. The drafts that hold, and the token after them
     if options.any_sampled:
@@ -89,7 +86,7 @@ def decide(
     num_proposed = options.count_proposals(masks, thresholds) * (num_agreed == rows.draft_counts)
     decision = Decision(num_agreed, next_token, proposals, num_proposed, scores, probabilities)
     if options.with_prefix and options.any_lossy:
-        propose_by_position(decision, logits, rows, options, thresholds, uniforms, sequences, stopping)
+        propose_by_position(decision, logits, rows, options, thresholds, uniforms, sequences)
     return decision
 
 
@@ -109,7 +106,6 @@ def process_drafts(
     options: BatchOptions,
     uniforms: torch.Tensor | None,
     sequences: torch.Tensor,
-    stopping: StoppingRule,
 ) -> torch.Tensor:
     """Process the position of each draft and the one after, in order, for as long as the drafts hold."""
     scores = scores.clone()
@@ -131,7 +127,7 @@ def process_drafts(
             else:
                 holds = processed.argmax(-1) == draft
             prefix = torch.cat([prefix, draft[None]])
-            if not holds or stopping.ends(prefix, own.max_length):
+            if not holds or own.ends(prefix):
                 break
     return scores
 
@@ -144,7 +140,6 @@ def propose_by_position(
     thresholds: torch.Tensor,
     uniforms: torch.Tensor | None,
     sequences: torch.Tensor,
-    stopping: StoppingRule,
 ) -> None:
     """Lossy proposals one after the other, each processed with the tokens accepted before it."""
     num_drafts, num_masks = rows.drafts.shape[1], decision.proposals.shape[1]
@@ -156,7 +151,7 @@ def propose_by_position(
         decision.num_proposed[index] = 0
         prefix = torch.cat([sequences[row, :length], decision.next_token[index]])
         for position in range(min(num_masks, own.decoding.block_size - 1)):
-            if stopping.ends(prefix, own.max_length):
+            if own.ends(prefix):
                 break
             column = num_drafts + 1 + position
             processed = process_position(own.processors, prefix, logits[index, column], options.mask_token_id)

@@ -23,6 +23,7 @@ class RowOptions:
         decoding ([`DecodingOptions`]): Threshold, block size, metric, and whether to verify.
         index, num_rows (`int`): Its place in the batch that `generate` was given, for one threshold a row.
         max_length (`int`): Length of its sequence at most, prompt included.
+        eos_token_ids (`frozenset[int]`): Tokens that end it.
         do_sample (`bool`): Whether to sample.
         processors ([`LogitsProcessorList`]): Logits processors of the row.
         prefix_free ([`LogitsProcessorList`]): Those of them that look at one position's scores alone.
@@ -34,6 +35,7 @@ class RowOptions:
     index: int
     num_rows: int
     max_length: int
+    eos_token_ids: frozenset[int]
     do_sample: bool
     processors: LogitsProcessorList
     prefix_free: LogitsProcessorList
@@ -43,6 +45,10 @@ class RowOptions:
     def needs_prefix(self) -> bool:
         """Whether a processor looks at the tokens so far."""
         return len(self.processors) > len(self.prefix_free)
+
+    def ends(self, sequence: torch.Tensor) -> bool:
+        """Whether the row, of shape `(length,)`, ends with its last token."""
+        return len(sequence) >= self.max_length or int(sequence[-1]) in self.eos_token_ids
 
     def read_threshold(self) -> float:
         """The row's threshold of this step."""
@@ -60,6 +66,7 @@ class BatchOptions:
 
     Attributes:
         block_sizes, max_lengths (`torch.LongTensor` of shape `(rows,)`): Of each row.
+        eos_token_ids (`torch.LongTensor` of shape `(rows, num_eos)`): Of each row, filled up with -1.
         is_verified, is_sampled (`torch.BoolTensor` of shape `(rows,)`): Of each row.
         any_verified, any_lossy, any_sampled, all_sampled (`bool`): What the host knows without asking the device.
         largest_block (`int`): Largest block size of a row.
@@ -72,6 +79,7 @@ class BatchOptions:
         self.mask_token_id = decoding[0].mask_token_id
         self.block_sizes = torch.tensor([options.block_size for options in decoding], device=device)
         self.max_lengths = torch.tensor([row.max_length for row in rows], device=device)
+        self.eos_token_ids = pad_ids([sorted(row.eos_token_ids) for row in rows]).to(device)
         self.is_verified = torch.tensor([options.verify for options in decoding], device=device)
         self.is_sampled = torch.tensor([row.do_sample for row in rows], device=device)
         self.any_verified = any(options.verify for options in decoding)
@@ -160,6 +168,12 @@ class BatchOptions:
             numbers = torch.rand(2, block_size, generator=self.rows[index].generator)
             uniforms[index, :, :block_size] = numbers.to(self.device)
         return uniforms
+
+
+def pad_ids(ids: list[list[int]]) -> torch.Tensor:
+    """Lists of ids as one tensor, filled up with -1, which is no token."""
+    width = max(map(len, ids))
+    return torch.tensor([row + [-1] * (width - len(row)) for row in ids], dtype=torch.long)
 
 
 def useful_block_size(row: RowOptions, threshold: float) -> int:

@@ -14,7 +14,7 @@ from .output import TokenRecord
 from .processing import for_row, is_prefix_free
 from .row_options import BatchOptions, RowOptions
 from .rows import Rows, Step
-from .stopping import StoppingRule
+from .stopping import StoppingRule, cut
 from .window import Window, build_window
 
 
@@ -103,6 +103,7 @@ class MARSDecoder:
                     index=row,
                     num_rows=batch_size,
                     max_length=max_length,
+                    eos_token_ids=self.stopping.eos_token_ids,
                     do_sample=do_sample,
                     processors=LogitsProcessorList(for_row(p, row, batch_size) for p in logits_processor),
                     prefix_free=prefix_free,
@@ -173,7 +174,7 @@ class MARSDecoder:
         raw_logits = logits.clone() if self.logits is not None else None
         # 3. and 4. Tokens and confidences
         logits[..., self.mask_token_id] = -torch.inf
-        decision = decide(logits, rows, options, thresholds, self.sequences, self.stopping)
+        decision = decide(logits, rows, options, thresholds, self.sequences)
         # A run is the drafts that hold, the next token, and the proposals unless they are held as drafts.
         added = torch.cat([rows.drafts, decision.next_token, decision.proposals], dim=1)
         width = max(options.any_verified * num_drafts, options.any_lossy * num_masks) + 1
@@ -185,8 +186,8 @@ class MARSDecoder:
 
         # 5. Cut
         first_column = num_drafts - rows.draft_counts  # where each row's run begins among the logits
-        run_lengths, is_finished = self.stopping.cut(
-            runs, run_lengths * rows.is_active, options.max_lengths - rows.lengths
+        run_lengths, is_finished = cut(
+            runs, run_lengths * rows.is_active, options.max_lengths - rows.lengths, options.eos_token_ids
         )
         self._write(runs, run_lengths)
         for record, values in ((self.scores, decision.scores), (self.logits, raw_logits)):

@@ -30,7 +30,6 @@ class Job:
         token_ids (`list[int]`): What it has generated.
         decoder ([`MARSDecoder`], *optional*): Its own, until its prompt is read and it joins the batch.
         options ([`RowOptions`], *optional*): How it decodes.
-        eos_token_ids (`frozenset[int]`): Tokens that end it.
         generator (`torch.Generator`, *optional*): Its random numbers.
         is_cancelled (`bool`): Whether nobody waits for it any more.
     """
@@ -41,7 +40,6 @@ class Job:
     token_ids: list[int] = field(default_factory=list)
     decoder: MARSDecoder | None = None
     options: RowOptions | None = None
-    eos_token_ids: frozenset[int] = frozenset()
     generator: torch.Generator | None = None
     is_cancelled: bool = False
     arrival: float = field(default_factory=time.monotonic)
@@ -96,5 +94,3 @@ def start(job: Job, model: PreTrainedModel, policy: ThresholdPolicy) -> None:
         **request.sampling,
     )
     job.options = job.decoder.options.rows[0]
-    eos = job.decoder.stopping.eos_token_ids
-    job.eos_token_ids = frozenset([] if eos is None else eos.tolist())

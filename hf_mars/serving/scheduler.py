@@ -177,7 +177,8 @@ class Scheduler:
             while True:
                 with self._condition:
                     while not (self._waiting or self._joining or self._running or self._is_closing):
-                        self._condition.wait()
+                        self.policy.update(self.load())
+                        self._condition.wait(self.policy.patience if self.policy.level > 0 else None)
                     if not (self._waiting or self._joining or self._running):
                         return
                 self._drop_cancelled()
@@ -273,7 +274,7 @@ class Scheduler:
             if row not in alive:
                 del jobs[row]
                 self.counts.finished += 1
-                finish_reason = "stop" if token_ids[-1] in job.eos_token_ids else "length"
+                finish_reason = "stop" if token_ids[-1] in job.options.eos_token_ids else "length"
             job.sink(Run(token_ids, job.read_threshold(), finish_reason, logprobs.get(row)))
 
     def _isolate(self) -> None:

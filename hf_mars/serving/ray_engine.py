@@ -1,0 +1,127 @@
+"""Generation on replicas of Ray Serve: a request outlives the replica that serves it."""
+
+import asyncio
+import logging
+import math
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
+
+from ray.exceptions import RayActorError, RayError
+from ray.serve.exceptions import BackPressureError, RayServeException
+from ray.serve.handle import DeploymentHandle, DeploymentResponseGenerator
+
+from .engine import GenerationError
+from .request import Failure, GenerationRequest, QueueFull, Run
+
+
+__all__ = ["RayEngine"]
+
+logger = logging.getLogger(__name__)
+
+SECONDS_BETWEEN_RETRIES = 0.2
+
+
+class RayEngine:
+    """
+    Replicas elsewhere, as an [`Engine`]. When a replica dies, its requests go on at another one from the tokens that
+    have arrived.
+
+    Args:
+        handle (`DeploymentHandle`): The replicas, each a [`MARSReplica`].
+        max_attempts (`int`): Replicas that may die on a request before it fails.
+    """
+
+    def __init__(self, handle: DeploymentHandle, max_attempts: int):
+        self.handle, self.max_attempts = handle.options(method_name="generate", stream=True), max_attempts
+
+    async def submit(self, requests: Sequence[GenerationRequest]) -> list[AsyncIterator[Run]]:
+        """See [`Engine.submit`]. Returns when each request has its first run."""
+        runs = [ReplicaRuns(self.handle, request, self.max_attempts) for request in requests]
+        starting = [asyncio.ensure_future(each.start()) for each in runs]
+        try:
+            await asyncio.gather(*starting)
+        except BaseException:
+            for task, each in zip(starting, runs, strict=True):
+                task.cancel()
+                await each.aclose()
+            raise
+        return runs
+
+
+class ReplicaRuns:
+    """The runs of one request, from whichever replica lives."""
+
+    def __init__(self, handle: DeploymentHandle, request: GenerationRequest, max_attempts: int):
+        self.handle, self.request, self.max_attempts = handle, request, max_attempts
+        self.token_ids = list(request.generated_ids)
+        self.num_deaths = 0
+        self.is_done = False
+        self.first: Run | None = None
+        self.stream: DeploymentResponseGenerator | None = handle.remote(request)
+
+    async def start(self) -> None:
+        """
+        Wait for the first run.
+
+        Raises:
+            [`QueueFull`]: If too many requests wait for a replica.
+            [`GenerationError`]: If the request fails.
+        """
+        self.first = await self._receive()
+
+    def __aiter__(self) -> "ReplicaRuns":
+        return self
+
+    async def __anext__(self) -> Run:
+        run, self.first = self.first, None
+        if run is None:
+            if self.is_done:
+                raise StopAsyncIteration
+            run = await self._receive()
+        return run
+
+    async def aclose(self) -> None:
+        """Give the row free."""
+        self.is_done, self.first = True, None
+        self._drop()
+
+    async def _receive(self) -> Run:
+        event = None
+        while event is None:
+            event = await self._try()
+        if isinstance(event, Failure):
+            self.is_done = True
+            raise GenerationError(event)
+        self.token_ids += event.token_ids
+        self.is_done = event.finish_reason is not None
+        return event
+
+    async def _try(self) -> Run | Failure | None:
+        """What the replica sends next, or nothing if the request has to go to another one."""
+        if self.stream is None:
+            self.stream = self.handle.remote(replace(self.request, generated_ids=self.token_ids))
+        try:
+            return await anext(self.stream)
+        except BackPressureError as error:
+            self.stream = None
+            if self.num_deaths == 0:
+                self.is_done = True
+                raise QueueFull(math.ceil(error.retry_after_s or 1)) from error
+            await asyncio.sleep(SECONDS_BETWEEN_RETRIES)  # it was accepted once, and is not refused now
+        except RayActorError as error:
+            self._drop()  # a replica that is only out of reach would go on
+            self.num_deaths += 1
+            if self.num_deaths == self.max_attempts:
+                logger.error("A request failed: %d replicas died on it.", self.num_deaths, exc_info=error)
+                return Failure("Every replica that served the request died.", is_bad_request=False)
+            logger.warning("A replica died; its request goes on elsewhere after %d tokens.", len(self.token_ids))
+        except (RayError, RayServeException) as error:
+            self.stream = None
+            logger.error("A request failed.", exc_info=error)
+            return Failure(str(error), is_bad_request=False)
+        return None
+
+    def _drop(self) -> None:
+        stream, self.stream = self.stream, None
+        if stream is not None:
+            stream.cancel()
