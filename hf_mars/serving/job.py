@@ -60,10 +60,6 @@ class Job:
         """The threshold of its next step."""
         return self.options.read_threshold()
 
-    def fail(self, error: Exception, is_bad_request: bool = False) -> None:
-        """End it with an error."""
-        self.sink(Failure(str(error) or type(error).__name__, is_bad_request))
-
 
 def start(job: Job, model: PreTrainedModel, policy: ThresholdPolicy) -> None:
     """

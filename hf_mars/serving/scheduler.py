@@ -15,7 +15,7 @@ from .job import Job, Sink, start
 from .logprobs import LogprobRecord
 from .memory import KVBudget
 from .policy import Load, ThresholdPolicy
-from .request import GenerationRequest, QueueFull, Run
+from .request import Failure, GenerationRequest, QueueFull, Run
 
 
 __all__ = ["Counts", "Scheduler"]
@@ -275,7 +275,7 @@ class Scheduler:
                 del jobs[row]
                 self.counts.finished += 1
                 finish_reason = "stop" if token_ids[-1] in job.options.eos_token_ids else "length"
-            job.sink(Run(token_ids, job.read_threshold(), finish_reason, logprobs.get(row)))
+            self._deliver(job, Run(token_ids, job.read_threshold(), finish_reason, logprobs.get(row)))
 
     def _isolate(self) -> None:
         """After a step that failed: every request of the batch takes its next step alone, so that one alone fails."""
@@ -299,7 +299,14 @@ class Scheduler:
         if not is_bad_request:
             logger.error("A request failed.", exc_info=error)
         self.counts.failed += 1
-        job.fail(error, is_bad_request)
+        self._deliver(job, Failure(str(error) or type(error).__name__, is_bad_request))
+
+    def _deliver(self, job: Job, event: Run | Failure) -> None:
+        try:
+            job.sink(event)
+        except Exception:
+            logger.exception("Nobody took what a request generated: it is cancelled.")
+            job.is_cancelled = True
 
     def _tidy(self) -> None:
         """Give memory back: all of it when no row is left, else what the budget does not allow for."""

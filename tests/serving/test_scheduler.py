@@ -248,6 +248,15 @@ class TestFaults:
         assert [one.token_ids for one in fine] == [one.token_ids for one in expected]
         assert run(scheduler, [others[0]])[0].token_ids == expected[0].token_ids, "the server goes on"
 
+    def test_a_sink_that_fails_ends_its_own_request_alone(self, make):
+        def sink(run):
+            raise RuntimeError("nobody is there")
+
+        scheduler, collector = make(), Collector()
+        scheduler.submit([request(2), request(1)], [sink, collector])
+        assert collector.wait().token_ids == alone(make(), [request(1)])[0].token_ids
+        assert scheduler.counts.cancelled == 1
+
     def test_an_earlier_attempt_is_continued(self, make):
         whole = alone(make(), [request(2)])[0].token_ids
         rest = alone(make(), [request(2, generated_ids=whole[:10])])[0].token_ids
