@@ -26,7 +26,7 @@ $(VENV)/quickstart: pyproject.toml constraints.txt
 	touch $@
 
 $(VENV)/installed: $(VENV)/quickstart
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[quickstart,eval,demo,dev]"
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[quickstart,eval,demo,serve,dev]"
 	touch $@
 
 clean:

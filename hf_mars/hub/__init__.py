@@ -2,21 +2,14 @@
 
 from .paths import read_card
 from .push import PushResult, push_folder, push_to_hub
-from .save import (
-    complete_checkpoint,
-    digest_if_measured,
-    document_checkpoint,
-    forget_evaluation_of_others,
-    save_pretrained,
-)
+from .save import CheckpointFrame, complete_checkpoint, document_checkpoint, save_pretrained
 
 
 __all__ = [
+    "CheckpointFrame",
     "PushResult",
     "complete_checkpoint",
-    "digest_if_measured",
     "document_checkpoint",
-    "forget_evaluation_of_others",
     "push_folder",
     "push_to_hub",
     "read_card",

@@ -20,10 +20,9 @@ from .paths import read_card, without_paths
 
 
 __all__ = [
+    "CheckpointFrame",
     "complete_checkpoint",
-    "digest_if_measured",
     "document_checkpoint",
-    "forget_evaluation_of_others",
     "save_pretrained",
 ]
 
@@ -68,20 +67,44 @@ def save_pretrained(
     """
     if not getattr(model.config, "mars", None):
         raise ValueError("The model has no `config.mars`: train it with MARSTrainer, or call `enable_mars` first.")
-    previous, digest = read_card(directory), digest_if_measured(directory)
-    model.save_pretrained(directory, **kwargs)
-    if tokenizer is not None:
-        tokenizer.save_pretrained(directory)
-    complete_checkpoint(directory, model.config.mars)
-    previous = forget_evaluation_of_others(directory, previous, digest)
+    with CheckpointFrame(directory, model.config.mars) as frame:
+        model.save_pretrained(directory, **kwargs)
+        if tokenizer is not None:
+            tokenizer.save_pretrained(directory)
     document_checkpoint(
         directory,
-        previous,
+        frame.previous_card,
         evaluation=evaluation,
         license=license,
         base_model=base_model or model.config._name_or_path,
         datasets=datasets or (),
     )
+
+
+class CheckpointFrame:
+    """
+    What goes before and after saving weights: it remembers the card that is there, adds what decoding needs, and takes
+    away a sweep that was measured on other weights.
+
+    Args:
+        directory (`str` or `Path`): Where the weights are saved.
+        mars (`dict[str, int]`): The model's `config.mars`.
+
+    Attributes:
+        previous_card (`str`, *optional*): The card that was there; without the sweep if that is not of these weights.
+    """
+
+    def __init__(self, directory: str | Path, mars: dict[str, int]):
+        self.directory, self.mars = directory, mars
+
+    def __enter__(self) -> "CheckpointFrame":
+        self.previous_card, self.digest = read_card(self.directory), digest_if_measured(self.directory)
+        return self
+
+    def __exit__(self, kind, error, traceback) -> None:
+        if error is None:
+            complete_checkpoint(self.directory, self.mars)
+            self.previous_card = forget_evaluation_of_others(self.directory, self.previous_card, self.digest)
 
 
 def complete_checkpoint(directory: str | Path, mars: dict[str, int]) -> None:

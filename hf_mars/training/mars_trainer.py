@@ -13,15 +13,7 @@ from trl import SFTTrainer
 from trl.trainer.utils import create_model_from_path, get_config_model_id
 
 from ..decoding.masks import check_attention_backend
-from ..hub import (
-    PushResult,
-    complete_checkpoint,
-    digest_if_measured,
-    document_checkpoint,
-    forget_evaluation_of_others,
-    push_folder,
-    read_card,
-)
+from ..hub import CheckpointFrame, PushResult, complete_checkpoint, document_checkpoint, push_folder, read_card
 from ..modeling import add_mask_token, check_architecture, enable_mars, get_base_model
 from .adapters import check_mask_row_is_trained, complete_output_embeddings, with_mask_row
 from .backbone import forward_streams
@@ -239,11 +231,9 @@ class MARSTrainer(SFTTrainer):
 
     def _save(self, output_dir: str | None = None, state_dict: dict[str, Any] | None = None) -> None:
         output_dir = output_dir or self.args.output_dir
-        previous, digest = read_card(output_dir), digest_if_measured(output_dir)
-        super()._save(output_dir, state_dict)
-        complete_checkpoint(output_dir, self.model.config.mars)
-        previous = forget_evaluation_of_others(output_dir, previous, digest)
-        self._document(output_dir, previous)
+        with CheckpointFrame(output_dir, self.model.config.mars) as frame:
+            super()._save(output_dir, state_dict)
+        self._document(output_dir, frame.previous_card)
 
     def _push_from_checkpoint(self, checkpoint_folder: str) -> None:
         if self.is_world_process_zero():  # the parent copies weights from there, but knows no custom_generate/
