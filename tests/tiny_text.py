@@ -9,7 +9,7 @@ from transformers import AutoModelForCausalLM, PreTrainedModel, PreTrainedTokeni
 
 from hf_mars import enable_mars, save_pretrained
 from hf_mars.modeling import add_mask_token
-from tests.tiny import tiny_config
+from tests.tiny import tiny_config, tiny_model
 
 
 CHAT_TEMPLATE = (
@@ -71,6 +71,21 @@ def mars_text_model() -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
     tokenizer = byte_level_tokenizer()
     model = text_model(tokenizer)
     return enable_mars(model, mask_token_id=add_mask_token(model, tokenizer), block_size=4), tokenizer
+
+
+def sharp_text_model(dtype: torch.dtype = torch.float64) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
+    """The same random model every time, whose answers depend on the prompt and come in runs, and its tokenizer."""
+    tokenizer = byte_level_tokenizer()
+    config = tiny_config(
+        vocab_size=len(tokenizer) + 4,
+        hidden_size=64,
+        max_position_embeddings=512,
+        pad_token_id=tokenizer.pad_token_id,
+        eos_token_id=tokenizer.eos_token_id,
+    )
+    mask_token_id = tokenizer.convert_tokens_to_ids("<|unused|>")
+    model = tiny_model(config, seed=11, sharpness=14.0, similarity=0.7, dtype=dtype, mask_token_id=mask_token_id)
+    return model, tokenizer
 
 
 def save_text_checkpoint(directory: Path) -> Path:

@@ -3,7 +3,7 @@
 import argparse
 import sys
 
-from . import bench, demo, push, quickstart, serve, tune
+from . import bench, demo, generate, push, quickstart, serve, tune
 
 
 __all__ = ["main"]
@@ -15,6 +15,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="hf-mars", description="Fine-tune and decode several tokens a forward pass.")
     subparsers = parser.add_subparsers(required=True, metavar="command")
     quickstart.add_parser(subparsers)
+    generate.add_parser(subparsers)
     bench.add_parser(subparsers)
     tune.add_parser(subparsers)
     push.add_parser(subparsers)

@@ -12,29 +12,12 @@ import urllib.request
 from contextlib import contextmanager
 
 import pytest
-import torch
 
 from hf_mars import save_pretrained
-from tests.tiny import tiny_config, tiny_model
-from tests.tiny_text import byte_level_tokenizer
+from tests.tiny_text import sharp_text_model
 
 
 MODEL_NAME = "tiny"
-
-
-def sharp_text_model(dtype=torch.float64):
-    """The same model every time, and its tokenizer."""
-    tokenizer = byte_level_tokenizer()
-    config = tiny_config(
-        vocab_size=len(tokenizer) + 4,
-        hidden_size=64,
-        max_position_embeddings=512,
-        pad_token_id=tokenizer.pad_token_id,
-        eos_token_id=tokenizer.eos_token_id,
-    )
-    mask_token_id = tokenizer.convert_tokens_to_ids("<|unused|>")
-    model = tiny_model(config, seed=11, sharpness=14.0, similarity=0.7, dtype=dtype, mask_token_id=mask_token_id)
-    return model, tokenizer
 
 
 @pytest.fixture(scope="session")

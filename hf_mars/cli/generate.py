@@ -1,0 +1,95 @@
+"""`hf-mars generate`: one answer in the terminal, in which each forward pass can be seen."""
+
+import argparse
+import sys
+import time
+
+import torch
+from transformers import PreTrainedTokenizerBase
+from transformers.generation.streamers import BaseStreamer
+
+from .checkpoints import add_checkpoint_arguments, load_checkpoint
+
+
+__all__ = ["add_parser", "run"]
+
+COLORS = ("\033[38;5;32m", "\033[38;5;172m")  # readable on dark and on light
+RESET = "\033[0m"
+
+
+def add_parser(subparsers) -> None:
+    parser = subparsers.add_parser(
+        "generate",
+        help="answer one prompt, and show what each forward pass added",
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )
+    add_checkpoint_arguments(parser)
+    parser.add_argument("--prompt", required=True, help="what the user says; - reads it from standard input")
+    parser.add_argument("--mars-threshold", type=float, help="confidence at which a mask is accepted")
+    parser.add_argument("--mars-verify", action="store_true", help="lossless: the tokens of plain generation")
+    parser.add_argument("--mars-block-size", type=int, help="most tokens a forward may add; default: the training's")
+    parser.add_argument("--max-new-tokens", type=int, default=256, help="limit of the answer")
+    parser.add_argument("--temperature", type=float, default=0.0, help="0 is greedy")
+    parser.set_defaults(run=run)
+
+
+class RunPrinter(BaseStreamer):
+    """
+    Prints runs as they come, in two colours by turns on a terminal.
+
+    Args:
+        tokenizer ([`PreTrainedTokenizerBase`]): The tokenizer.
+        with_colors (`bool`): Whether to use colours.
+    """
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, with_colors: bool):
+        self.tokenizer, self.with_colors = tokenizer, with_colors
+        self.token_ids, self.num_forwards, self.shown = [], -1, 0  # the prompt comes first
+
+    def put(self, value: torch.Tensor) -> None:
+        self.num_forwards += 1
+        if self.num_forwards == 0:
+            return
+        self.token_ids += value.flatten().tolist()
+        text = self.tokenizer.decode(self.token_ids, skip_special_tokens=True)
+        if not text.endswith("\N{REPLACEMENT CHARACTER}"):
+            self._print(text)
+
+    def end(self) -> None:
+        self._print(self.tokenizer.decode(self.token_ids, skip_special_tokens=True))
+        print()
+
+    def _print(self, text: str) -> None:
+        new, self.shown = text[self.shown :], len(text)
+        if new and self.with_colors:
+            new = f"{COLORS[self.num_forwards % len(COLORS)]}{new}{RESET}"
+        print(new, end="", flush=True)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Print an answer, and what it took."""
+    try:
+        model, tokenizer = load_checkpoint(options.checkpoint, options.dtype, options.device)
+        prompt = sys.stdin.read() if options.prompt == "-" else options.prompt
+        inputs = tokenizer.apply_chat_template(
+            [{"role": "user", "content": prompt}], add_generation_prompt=True, return_dict=True, return_tensors="pt"
+        ).to(model.device)
+        arguments = {"max_new_tokens": options.max_new_tokens, "do_sample": options.temperature > 0}
+        if options.temperature > 0:
+            arguments["temperature"] = options.temperature
+        for name in ("mars_threshold", "mars_block_size"):
+            if getattr(options, name) is not None:
+                arguments[name] = getattr(options, name)
+        if options.mars_verify:
+            arguments["mars_verify"] = True
+        printer = RunPrinter(tokenizer, with_colors=sys.stdout.isatty())
+        start = time.perf_counter()
+        model.generate(**inputs, streamer=printer, **arguments)
+    except (OSError, ValueError) as error:
+        raise SystemExit(f"hf-mars generate: error: {error}") from error
+    seconds, num_tokens = time.perf_counter() - start, len(printer.token_ids)
+    print(
+        f"{num_tokens} tokens, {printer.num_forwards} forward passes, {num_tokens / printer.num_forwards:.2f} "
+        f"tokens/forward, {num_tokens / seconds:.1f} tokens/s",
+        file=sys.stderr,
+    )
