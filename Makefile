@@ -11,7 +11,7 @@ quickstart: $(VENV)/quickstart
 test: $(VENV)/installed
 	$(BIN)/python -m pytest tests -q $(ARGS)
 
-test-slow: $(VENV)/installed
+test-slow: $(VENV)/slow
 	$(BIN)/python -m pytest tests -q -m slow $(ARGS)
 
 lint: $(VENV)/installed
@@ -27,6 +27,11 @@ $(VENV)/quickstart: pyproject.toml constraints.txt
 
 $(VENV)/installed: $(VENV)/quickstart
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[quickstart,eval,demo,serve,dev]"
+	touch $@
+
+# Ray is large, and only the slow tests need it.
+$(VENV)/slow: $(VENV)/installed
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[serve-ray]"
 	touch $@
 
 clean:

@@ -37,16 +37,16 @@ class RaySettings(BaseModel):
         model_name (`str`, *optional*): The name that requests must give; by default the checkpoint as written.
         dtype (`str`, *optional*, defaults to `"float32"`): Of the weights.
         policy, threshold_min, threshold_max, verify (*optional*): See [`ThresholdPolicy`]. Each replica has its own.
-        max_rows (`int`, *optional*, defaults to 16): Requests that are at one replica at once, and decode together.
+        max_rows (`int`, *optional*, defaults to 16): Answers that one replica decodes at once.
         prefill_chunk (`int`, *optional*, defaults to 256): See [`Scheduler`].
         kv_memory (`float`, *optional*): See [`KVBudget`].
         max_prompt_tokens, max_output_tokens, max_n, max_body_bytes (*optional*): See [`Limits`].
         min_replicas, max_replicas (`int`, *optional*, defaults to 1 and 1): Bounds of the number of replicas.
         target_ongoing_requests (`float`, *optional*):
-            Requests for each replica, waiting ones among them, that autoscaling aims at; by default `max_rows`.
+            Answers for each replica, waiting ones among them, that autoscaling aims at; by default `max_rows`.
         max_queued_requests (`int`, *optional*, defaults to 64):
-            Requests that may wait for a replica; more get a 429. Ray counts one that finds a free replica for a moment
-            too, so more than this at the same instant are refused in any case.
+            Answers that may wait for a replica; more get a 429. For a moment Ray counts those that find a free row
+            too: more than this many at one instant are refused in any case.
         max_attempts (`int`, *optional*, defaults to 3): Replicas that may die on a request before it fails.
         drain_timeout (`float`, *optional*, defaults to 60): Seconds to finish for a replica that is stopped.
         num_cpus, num_gpus (`float`, *optional*, defaults to 1 and 0):
@@ -56,7 +56,7 @@ class RaySettings(BaseModel):
         `ValueError`: If one is out of range, or unknown.
     """
 
-    model_config = ConfigDict(extra="forbid", protected_namespaces=())
+    model_config = ConfigDict(extra="forbid")
 
     checkpoint: str
     model_name: str | None = None
@@ -86,6 +86,11 @@ class RaySettings(BaseModel):
         if self.min_replicas > self.max_replicas:
             raise ValueError(
                 f"`min_replicas` must not be above `max_replicas`, got {self.min_replicas} and {self.max_replicas}."
+            )
+        if self.max_queued_requests < self.max_n:
+            raise ValueError(
+                "`max_queued_requests` must be at least `max_n`, since the answers to one request wait together, got "
+                f"{self.max_queued_requests} and {self.max_n}."
             )
         self.make_policy()
         self.make_limits()
@@ -138,7 +143,10 @@ class MARSReplica:
             await runs.aclose()
 
     async def status(self) -> dict[str, Any]:
-        """How busy it is, and what it has done. `handle.broadcast("status")` asks all replicas."""
+        """
+        How busy it is, and what it has done; `handle.broadcast("status")` asks all replicas. To Ray it is a request
+        like any other: it waits while all rows are taken.
+        """
         return {
             "replica": serve.get_replica_context().replica_tag,
             "max_length": self.scheduler.max_length,

@@ -4,10 +4,11 @@ import asyncio
 import logging
 import math
 from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from ray.exceptions import RayActorError, RayError
-from ray.serve.exceptions import BackPressureError, RayServeException
+from ray.serve.exceptions import BackPressureError, RayServeException, RequestCancelledError
 from ray.serve.handle import DeploymentHandle, DeploymentResponseGenerator
 
 from .engine import GenerationError
@@ -18,7 +19,7 @@ __all__ = ["RayEngine"]
 
 logger = logging.getLogger(__name__)
 
-SECONDS_BETWEEN_RETRIES = 0.2
+SECONDS_BETWEEN_TRIES = 0.5
 
 
 class RayEngine:
@@ -41,8 +42,10 @@ class RayEngine:
         try:
             await asyncio.gather(*starting)
         except BaseException:
-            for task, each in zip(starting, runs, strict=True):
+            for task in starting:
                 task.cancel()
+            await asyncio.gather(*starting, return_exceptions=True)
+            for each in runs:
                 await each.aclose()
             raise
         return runs
@@ -81,7 +84,7 @@ class ReplicaRuns:
         return run
 
     async def aclose(self) -> None:
-        """Give the row free."""
+        """Free the row."""
         self.is_done, self.first = True, None
         self._drop()
 
@@ -90,24 +93,27 @@ class ReplicaRuns:
         while event is None:
             event = await self._try()
         if isinstance(event, Failure):
-            self.is_done = True
+            self.is_done, self.stream = True, None
             raise GenerationError(event)
         self.token_ids += event.token_ids
-        self.is_done = event.finish_reason is not None
+        if event.finish_reason is not None:
+            self.is_done, self.stream = True, None
         return event
 
     async def _try(self) -> Run | Failure | None:
         """What the replica sends next, or nothing if the request has to go to another one."""
         if self.stream is None:
-            self.stream = self.handle.remote(replace(self.request, generated_ids=self.token_ids))
+            self.stream = self.handle.remote(replace(self.request, generated_ids=list(self.token_ids)))
         try:
             return await anext(self.stream)
+        except RequestCancelledError:  # closed meanwhile
+            raise asyncio.CancelledError from None
         except BackPressureError as error:
             self.stream = None
             if self.num_deaths == 0:
                 self.is_done = True
                 raise QueueFull(math.ceil(error.retry_after_s or 1)) from error
-            await asyncio.sleep(SECONDS_BETWEEN_RETRIES)  # it was accepted once, and is not refused now
+            await asyncio.sleep(SECONDS_BETWEEN_TRIES)  # accepted once, it is not refused now
         except RayActorError as error:
             self._drop()  # a replica that is only out of reach would go on
             self.num_deaths += 1
@@ -116,7 +122,6 @@ class ReplicaRuns:
                 return Failure("Every replica that served the request died.", is_bad_request=False)
             logger.warning("A replica died; its request goes on elsewhere after %d tokens.", len(self.token_ids))
         except (RayError, RayServeException) as error:
-            self.stream = None
             logger.error("A request failed.", exc_info=error)
             return Failure(str(error), is_bad_request=False)
         return None
@@ -124,4 +129,5 @@ class ReplicaRuns:
     def _drop(self) -> None:
         stream, self.stream = self.stream, None
         if stream is not None:
-            stream.cancel()
+            with suppress(RayError, RayServeException):  # of a stream that has failed already
+                stream.cancel()

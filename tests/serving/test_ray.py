@@ -1,7 +1,6 @@
 import asyncio
 import os
 import socket
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -10,8 +9,7 @@ import torch
 from transformers import AutoTokenizer
 
 from hf_mars import AutoMARSModelForCausalLM, save_pretrained
-from tests.tiny import tiny_config, tiny_model
-from tests.tiny_text import byte_level_tokenizer
+from tests.tiny_text import sharp_text_model
 
 
 ray = pytest.importorskip("ray")
@@ -27,25 +25,17 @@ from hf_mars.serving.ray_engine import RayEngine  # noqa: E402
 from hf_mars.serving.request import Failure, GenerationRequest, QueueFull, Run  # noqa: E402
 
 
-NUM_TOKENS = 400
+NUM_TOKENS = 800
 
 
 @pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory):
-    """A model whose text varies, so that a token too many or too few shows, and never ends by itself."""
-    tokenizer = byte_level_tokenizer()
-    config = tiny_config(
-        vocab_size=len(tokenizer),
-        num_hidden_layers=4,
-        max_position_embeddings=4096,
-        pad_token_id=tokenizer.pad_token_id,
-        eos_token_id=tokenizer.eos_token_id,
-    )
-    mask_token_id = tokenizer.convert_tokens_to_ids("<|unused|>")
-    model = tiny_model(config, sharpness=8, similarity=0.3, dtype=torch.float32, mask_token_id=mask_token_id)
+def endless(tmp_path_factory):
+    """A checkpoint whose answers never end by themselves."""
+    model, tokenizer = sharp_text_model(torch.float32)
+    model.config.max_position_embeddings = 4096
     with torch.no_grad():
         model.get_output_embeddings().weight[tokenizer.eos_token_id] = 0
-    directory = tmp_path_factory.mktemp("checkpoint")
+    directory = tmp_path_factory.mktemp("endless")
     save_pretrained(model, directory, tokenizer)
     return str(directory)
 
@@ -65,11 +55,11 @@ def url():
 
 
 @pytest.fixture
-def run(url, checkpoint):
+def run(url, endless):
     """Runs an application, and returns a client of it and a function that asks its replicas how they are."""
 
     def run(**settings):
-        serve.run(build_ray_app(RaySettings(checkpoint=checkpoint, model_name="tiny", **settings)))
+        serve.run(build_ray_app(RaySettings(checkpoint=endless, model_name="tiny", **settings)))
         handle = serve.get_deployment_handle("MARSReplica", "default")
         client = openai.OpenAI(base_url=url, api_key="none", max_retries=0, timeout=120)
         return client, lambda: handle.broadcast("status").results(timeout_s=60)
@@ -86,37 +76,37 @@ def wait_until(condition, seconds=60):
 
 
 @pytest.mark.slow
-def test_killed_replica_loses_no_request(run, checkpoint):
-    client, status = run(min_replicas=2, max_replicas=2, max_rows=6, max_queued_requests=2)
-    prompts = [f"Count from {number}." for number in range(12)]
-    texts, num_chunks = [""] * len(prompts), [0] * len(prompts)
+def test_killed_replica_loses_no_request(run, endless):
+    max_rows = 6
+    client, status = run(min_replicas=2, max_replicas=2, max_rows=max_rows, max_queued_requests=4, max_n=1)
+    prompts = [f"Count from {number}." for number in range(2 * max_rows)]
+    request = {"model": "tiny", "max_tokens": NUM_TOKENS, "temperature": 0}
+    streamed, num_chunks = [""] * len(prompts), [0] * len(prompts)
 
     def complete(index):
-        request = {"model": "tiny", "prompt": prompts[index], "max_tokens": NUM_TOKENS, "temperature": 0}
-        if index % 3 == 0:
-            answer = client.completions.create(**request)
-            texts[index] = answer.choices[0].text
-            assert answer.usage.completion_tokens == NUM_TOKENS
-            return answer.choices[0].finish_reason
-        for chunk in client.completions.create(**request, stream=True):
-            texts[index] += chunk.choices[0].text
+        answer = client.completions.create(**request, prompt=prompts[index])
+        assert answer.usage.completion_tokens == NUM_TOKENS
+        return answer.choices[0].text
+
+    def stream(index):
+        for chunk in client.completions.create(**request, prompt=prompts[index], stream=True):
+            streamed[index] += chunk.choices[0].text
             num_chunks[index] += 1
-        return chunk.choices[0].finish_reason
+        assert chunk.choices[0].finish_reason == "length"
+        return streamed[index]
 
+    victim = status()[0]["replica"]
     with ThreadPoolExecutor(len(prompts)) as pool:
-        answers = []
-        for index in range(len(prompts)):
-            answers.append(pool.submit(complete, index))
-            wait_until(lambda: sum(each["running"] for each in status()) == len(answers))  # noqa: B023
-        wait_until(lambda: all(num_chunks[index] > 5 for index in range(len(prompts)) if index % 3))
-        before = status()
-        victim = before[0]
-        ray.kill(ray.get_actor(f"SERVE_REPLICA::default#MARSReplica#{victim['replica']}", namespace="serve"))
+        answers = [pool.submit(complete, index) for index in range(4)]
+        for index in range(4, len(prompts)):
+            answers.append(pool.submit(stream, index))
+            wait_until(lambda: num_chunks[index] > 5)  # noqa: B023
+        # Eight requests stream, and one replica has six rows: both of them serve some.
+        ray.kill(ray.get_actor(f"SERVE_REPLICA::default#MARSReplica#{victim}", namespace="serve"))
         assert not any(answer.done() for answer in answers)
-        assert [each["running"] for each in before] == [6, 6]
-        assert [answer.result() for answer in answers] == ["length"] * len(prompts)
+        texts = [answer.result() for answer in answers]
 
-    model, tokenizer = AutoMARSModelForCausalLM.from_pretrained(checkpoint), AutoTokenizer.from_pretrained(checkpoint)
+    model, tokenizer = AutoMARSModelForCausalLM.from_pretrained(endless), AutoTokenizer.from_pretrained(endless)
     for prompt, text in zip(prompts, texts, strict=True):
         inputs = tokenizer(prompt, return_tensors="pt")
         alone = model.generate(**inputs, max_new_tokens=NUM_TOKENS, do_sample=False)[0, inputs["input_ids"].shape[1] :]
@@ -125,33 +115,145 @@ def test_killed_replica_loses_no_request(run, checkpoint):
 
     wait_until(lambda: len(status()) == 2)
     after = status()
-    assert victim["replica"] not in [each["replica"] for each in after]
+    assert victim not in [each["replica"] for each in after]
     assert sum(each["finished"] for each in after) == len(prompts)
 
 
 @pytest.mark.slow
 def test_full_queue_and_closed_stream(run):
-    client, status = run(max_rows=1, max_queued_requests=1)
+    client, status = run(max_rows=1, max_queued_requests=2, max_n=2)
     request = {"model": "tiny", "prompt": "Count.", "max_tokens": 1024, "stream": True, "temperature": 0}
-    running = client.completions.create(**request)
-    next(iter(running))
-    with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(lambda: next(iter(client.completions.create(**request))))
+
+    def start():
+        stream = client.completions.create(**request)
+        next(iter(stream))
+        return stream
+
+    running = start()
+    with ThreadPoolExecutor(2) as pool:
+        waiting = pool.submit(start)
         time.sleep(1)
-        with pytest.raises(openai.RateLimitError) as refused:
-            client.completions.create(**request)
-        assert refused.value.status_code == 429
-        assert int(refused.value.response.headers["retry-after"]) >= 1
+        with pytest.raises(openai.APITimeoutError):  # one that is given up while it waits
+            client.with_options(timeout=0.5).completions.create(**request)
+        with pytest.raises(openai.RateLimitError) as refused:  # all or none: there is room for one of them
+            client.completions.create(**request, n=2)
         assert refused.value.code == "rate_limit_exceeded"
+        assert int(refused.value.response.headers["retry-after"]) == 2
         assert not waiting.done()
         running.close()
-        waiting.result(timeout=30)
+        waiting.result(timeout=60).close()
     wait_until(lambda: status()[0]["cancelled"] == 2)
     (replica,) = status()
-    assert replica["running"] == replica["finished"] == 0
+    assert replica["running"] == replica["queued"] == replica["finished"] == 0
 
     with pytest.raises(openai.BadRequestError) as bad:
         client.completions.create(**request | {"temperature": 3})
     assert bad.value.param == "temperature"
-    with pytest.raises(openai.BadRequestError, match="mars_threshold"):
-        client.completions.create(**request, extra_body={"mars_threshold": 7})
+    with pytest.raises(openai.BadRequestError) as bad:
+        client.completions.create(**request | {"max_tokens": 5000})
+    assert bad.value.param == "max_tokens"
+
+
+class Stream:
+    """What a handle returns: events, and an error that cancelling raises too."""
+
+    def __init__(self, *events):
+        self.events, self.is_cancelled = list(events), False
+
+    async def __anext__(self):
+        await asyncio.sleep(0)
+        event = self.events[0]
+        if isinstance(event, Exception):
+            raise event
+        return self.events.pop(0)
+
+    def cancel(self):
+        self.is_cancelled = True
+        if isinstance(self.events[0], Exception):
+            raise self.events[0]
+
+
+class Handle:
+    """Gives out one stream after the other, and keeps the requests."""
+
+    def __init__(self, *streams):
+        self.streams, self.requests = iter(streams), []
+
+    def options(self, **_):
+        return self
+
+    def remote(self, request):
+        self.requests.append(request)
+        return next(self.streams)
+
+
+def collect(handle, requests, max_attempts=3):
+    """All tokens of each request."""
+
+    async def all_tokens(runs):
+        return [token_id async for run in runs for token_id in run.token_ids]
+
+    async def run():
+        return [await all_tokens(runs) for runs in await RayEngine(handle, max_attempts).submit(requests)]
+
+    return asyncio.run(run())
+
+
+def full():
+    return Stream(BackPressureError(4, 4, 429, 2.5))
+
+
+def test_request_goes_on_elsewhere():
+    request = GenerationRequest([1], 9, generated_ids=[5])
+    unreachable = Stream(Run([8], 0.5), ActorUnavailableError("gone", b"x" * 16))
+    handle = Handle(Stream(Run([6, 7], 0.5), ActorDiedError()), full(), unreachable, Stream(Run([9], 0.5, "stop")))
+    assert collect(handle, [request]) == [[6, 7, 8, 9]]
+    assert [each.generated_ids for each in handle.requests] == [[5], [5, 6, 7], [5, 6, 7], [5, 6, 7, 8]]
+    assert request.generated_ids == [5]
+    assert unreachable.is_cancelled
+
+
+def test_attempts_are_bounded():
+    handle = Handle(*[Stream(ActorDiedError()) for _ in range(2)])
+    with pytest.raises(GenerationError) as error:
+        collect(handle, [GenerationRequest([1], 9)], max_attempts=2)
+    assert not error.value.is_bad_request
+
+
+def test_full_queue_refuses_all_or_none():
+    accepted = Stream(Run([6], 0.5), Run([7], 0.5))
+    with pytest.raises(QueueFull) as error:
+        collect(Handle(accepted, full(), full()), [GenerationRequest([1], 9)] * 3)
+    assert error.value.retry_after == 3
+    assert accepted.is_cancelled
+
+
+def test_failure_of_a_request():
+    with pytest.raises(GenerationError, match="too long") as error:
+        collect(Handle(Stream(Failure("too long", True))), [GenerationRequest([1], 9)])
+    assert error.value.is_bad_request
+
+
+def test_settings_come_from_a_command_line():
+    settings = RaySettings.model_validate(
+        {"checkpoint": "x", "max_replicas": "3", "num_gpus": "0.5", "verify": "false"}
+    )
+    assert (settings.max_replicas, settings.num_gpus, settings.verify) == (3, 0.5, False)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "named"),
+    [
+        ({"max_rows": 0}, "max_rows"),
+        ({"min_replicas": 3, "max_replicas": 2}, "min_replicas"),
+        ({"max_queued_requests": 4}, "max_n"),
+        ({"policy": "bold"}, "policy"),
+        ({"threshold_min": 0.99}, "threshold_min"),
+        ({"max_output_tokens": 0}, "max_output_tokens"),
+        ({"dtype": "int8"}, "dtype"),
+        ({"replicas": 2}, "replicas"),
+    ],
+)
+def test_wrong_settings(wrong, named):
+    with pytest.raises(ValueError, match=named):
+        RaySettings(checkpoint="x", **wrong)
