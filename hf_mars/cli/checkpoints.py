@@ -29,11 +29,15 @@ def load_checkpoint(checkpoint: str, dtype: str, device: str) -> tuple[PreTraine
     The model, in evaluation mode, and its tokenizer.
 
     Raises:
-        `ValueError`: If the checkpoint is not there, or no MARS checkpoint, or the dtype is unknown.
+        `ValueError`: If the checkpoint is not there, or no MARS checkpoint, or the dtype or device is not.
     """
     if checkpoint == QUICKSTART_CHECKPOINT and not Path(checkpoint).is_dir():
         raise ValueError(f"{checkpoint} is not there: run `make quickstart`, or name a checkpoint.")
     if not isinstance(getattr(torch, dtype, None), torch.dtype):
         raise ValueError(f"`--dtype` must be float32, bfloat16 or float16, got {dtype!r}.")
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:  # an unknown name, or nothing of the kind in this machine or build
+        raise ValueError(f"`--device` {device!r} is not available: {str(error).splitlines()[0]}") from error
     model = AutoMARSModelForCausalLM.from_pretrained(checkpoint, dtype=getattr(torch, dtype))
     return get_base_model(model).to(device).eval(), AutoTokenizer.from_pretrained(checkpoint)

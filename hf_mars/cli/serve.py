@@ -2,7 +2,9 @@
 
 import argparse
 import logging
+import math
 import os
+import threading
 
 from .checkpoints import add_checkpoint_arguments, load_checkpoint
 
@@ -54,6 +56,12 @@ def run(options: argparse.Namespace) -> None:
     except ImportError as error:
         raise SystemExit(f"hf-mars serve: error: {error}. Install it with `pip install hf-mars[serve]`.") from error
     try:
+        if not 0 <= options.drain_timeout < math.inf:
+            raise ValueError(f"`--drain-timeout` must be a number of seconds, got {options.drain_timeout}.")
+        if not 0 < options.port < 65536:
+            raise ValueError(f"`--port` must be between 1 and 65535, got {options.port}.")
+        if options.request_log:
+            open_request_log(options.request_log)
         policy = ThresholdPolicy(options.policy, options.threshold_min, options.threshold_max, options.verify)
         limits = Limits(options.max_prompt_tokens, options.max_output_tokens, options.max_n, options.max_body_bytes)
         model, tokenizer = load_checkpoint(options.checkpoint, options.dtype, options.device)
@@ -63,25 +71,29 @@ def run(options: argparse.Namespace) -> None:
         )
     except (OSError, ValueError) as error:
         raise SystemExit(f"hf-mars serve: error: {error}") from error
-    if options.request_log:
-        log = logging.getLogger("hf_mars.serving.requests")
-        handler = logging.FileHandler(options.request_log)
-        handler.setFormatter(logging.Formatter("%(message)s"))
-        log.addHandler(handler)
-        log.setLevel(logging.INFO)
-        log.propagate = False
-    app = build_server(
-        scheduler,
-        tokenizer,
-        options.model_name or options.checkpoint,
-        limits,
-        options.admin_token,
-        options.drain_timeout,
-    )
-    uvicorn.run(
+    app = build_server(scheduler, tokenizer, options.model_name or options.checkpoint, limits, options.admin_token)
+
+    class DrainingServer(uvicorn.Server):
+        def handle_exit(self, signal_number: int, frame) -> None:
+            # The scheduler gives up what is late before uvicorn does, so that every client gets an answer.
+            threading.Thread(target=scheduler.close, args=(options.drain_timeout,), daemon=True).start()
+            super().handle_exit(signal_number, frame)
+
+    config = uvicorn.Config(
         app,
         host=options.host,
         port=options.port,
         log_level="warning",
-        timeout_graceful_shutdown=int(options.drain_timeout),
+        timeout_graceful_shutdown=math.ceil(options.drain_timeout) + 5,
     )
+    DrainingServer(config).run()
+
+
+def open_request_log(path: str) -> None:
+    """Write one line for each request to a file."""
+    handler = logging.FileHandler(path)
+    handler.setFormatter(logging.Formatter("%(message)s"))
+    log = logging.getLogger("hf_mars.serving.requests")
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+    log.propagate = False

@@ -123,7 +123,8 @@ def sample(probabilities: torch.Tensor, uniforms: torch.Tensor) -> torch.Tensor:
     dtype = torch.float32 if probabilities.device.type == "mps" else torch.float64
     cumulative = probabilities.to(dtype).cumsum(-1)
     drawn = uniforms.to(dtype)[..., None] * cumulative[..., -1:]
-    return torch.searchsorted(cumulative, drawn, right=True).squeeze(-1)
+    # Scores that overflow, of a temperature near 0, leave no distribution: even then it is a token.
+    return torch.searchsorted(cumulative, drawn, right=True).squeeze(-1).clamp(max=probabilities.shape[-1] - 1)
 
 
 def verify_samples(

@@ -126,8 +126,9 @@ class MARSCacheLayer(CacheLayerMixin):
         self.reserve_rows(num_rows + num_joining)
         self.reserve(other.length)
         joining = slice(num_rows, num_rows + num_joining)
-        self.keys[joining, :, : other.length] = other.keys[:num_joining, :, : other.length]
-        self.values[joining, :, : other.length] = other.values[:num_joining, :, : other.length]
+        for states, source in ((self.keys, other.keys), (self.values, other.values)):
+            states[joining, :, : other.length] = source[:num_joining, :, : other.length]
+            states[joining, :, other.length :] = 0  # a NaN of the row that was there before would be seen
 
 
 class MARSCache(Cache):

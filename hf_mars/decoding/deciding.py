@@ -56,6 +56,8 @@ def decide(
     """
     drafts, num_drafts = rows.drafts, rows.drafts.shape[1]
     start = num_drafts - rows.draft_counts
+    if options.any_sampled:
+        rows.pad_draft_probabilities(vocab_size=logits.shape[-1])
     uniforms = options.draw() if options.any_sampled else None
     # Proposals that are still to be verified have no true prefix yet: they meet the prefix-free processors only.
     scores = options.process_columns(logits)

@@ -38,22 +38,23 @@ def join(batch: MARSDecoder, newcomers: MARSDecoder) -> list[int]:
     if batch.is_done:
         raise ValueError("The batch is done: go on with the newcomers alone.")
     newcomers.is_first = batch.is_first = False
+    batch.cache.join(newcomers.cache)
+    batch.options = BatchOptions([*batch.options.rows, *newcomers.options.rows], batch.sequences.device)
     num_rows = len(newcomers.host_ids)
     taken = set(batch.host_ids.tolist())
     free = [row for row in range(len(batch.sequences) + num_rows) if row not in taken][:num_rows]
     ids = torch.tensor(free)
     missing = max(max(free) + 1 - len(batch.sequences), 0)
-    width = max(batch.sequences.shape[1], newcomers.sequences.shape[1])
-    if missing or width > batch.sequences.shape[1]:
-        batch.sequences = torch.nn.functional.pad(
-            batch.sequences, (0, width - batch.sequences.shape[1], 0, missing), value=batch.pad_token_id
-        )
+    # A run is written before it is cut, as wide as the largest block.
+    longest = max(row.max_length for row in batch.options.rows) + batch.options.largest_block
+    growth = max(longest - batch.sequences.shape[1], 0)
+    if missing or growth:
+        batch.sequences = torch.nn.functional.pad(batch.sequences, (0, growth, 0, missing), value=batch.pad_token_id)
     batch.sequences[ids] = batch.pad_token_id  # nothing is left of a row that had this place before
-    batch.sequences[ids, : newcomers.sequences.shape[1]] = newcomers.sequences[newcomers.host_ids]
+    width = min(newcomers.sequences.shape[1], batch.sequences.shape[1])
+    batch.sequences[ids, :width] = newcomers.sequences[newcomers.host_ids, :width]
     newcomers.rows.ids = ids.to(batch.sequences.device)
     batch.rows = batch.rows.join(newcomers.rows)
-    batch.cache.join(newcomers.cache)
-    batch.options = BatchOptions([*batch.options.rows, *newcomers.options.rows], batch.sequences.device)
     batch.host_ids = torch.cat([batch.host_ids, ids])
     batch.host_state = torch.cat([batch.host_state, newcomers.host_state])
     batch.has_padding |= newcomers.has_padding
@@ -68,5 +69,10 @@ def leave(batch: MARSDecoder, ids: Collection[int]) -> None:
     Args:
         batch ([`MARSDecoder`]): The batch; it is done if none is left.
         ids (`Collection[int]`): Ids of the rows.
+
+    Raises:
+        `ValueError`: If the rows of the batch cannot leave: with a static cache, or one of an earlier turn.
     """
+    if batch.rows_stay:
+        raise ValueError("Rows cannot leave a batch with a static cache or the cache of an earlier turn.")
     batch.keep(~torch.isin(batch.host_ids, torch.tensor(sorted(ids))))

@@ -8,7 +8,7 @@ import torch
 from transformers import LogitsProcessorList
 
 from .acceptance import accepts, confidence, leading_run
-from .options import DecodingOptions
+from .options import DecodingOptions, Threshold
 
 
 __all__ = ["BatchOptions", "RowOptions"]
@@ -95,7 +95,7 @@ class BatchOptions:
         self._thresholds = torch.ones(len(rows), 1, device=device)
         self._functions = []
         self._block_size = 1
-        for members, indices in self._group(lambda row: (row.decoding.threshold, row.decoding.metric)):
+        for members, indices in self._group(lambda row: (identify(row.decoding.threshold), row.decoding.metric)):
             if callable(members[0].decoding.threshold):
                 self._functions.append((members, indices))
                 continue
@@ -168,6 +168,13 @@ class BatchOptions:
             numbers = torch.rand(2, block_size, generator=self.rows[index].generator)
             uniforms[index, :, :block_size] = numbers.to(self.device)
         return uniforms
+
+
+def identify(threshold: Threshold) -> Any:
+    """The same for the same number or function, also where a bound method is made anew each time it is looked up."""
+    if isinstance(threshold, float):
+        return threshold
+    return id(getattr(threshold, "__self__", threshold)), getattr(threshold, "__func__", None)
 
 
 def pad_ids(ids: list[list[int]]) -> torch.Tensor:

@@ -44,6 +44,15 @@ class Rows:
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         return Rows(**{name: None if value is None else value[indices] for name, value in values.items()})
 
+    def pad_draft_probabilities(self, vocab_size: int) -> None:
+        """
+        Give every draft a distribution, also those that were drafted before any row sampled: of a greedy row it does
+        not matter, as its drafts hold or fail whatever they were drawn from.
+        """
+        if self.draft_probabilities is None:
+            self.draft_probabilities = torch.zeros(len(self.ids), 0, vocab_size, device=self.tokens.device)
+        self.draft_probabilities = fill_up(self.draft_probabilities, self.drafts.shape[1], value=False)
+
     def join(self, other: "Rows") -> "Rows":
         """These rows, then those. What is ragged is filled up to the right; a context ends before what is filled."""
         joined = {}

@@ -4,12 +4,13 @@ import time
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any
 
 from transformers import PreTrainedTokenizerBase
 
 from .request import Run, TokenLogprob
-from .text import TextStream
+from .text import TextStream, token_bytes
 
 
 __all__ = ["Answer", "AnswerFormat", "ChatFormat", "CompletionFormat", "usage"]
@@ -35,6 +36,7 @@ class Answer:
     thresholds: list[float] = field(default_factory=list)
     token_ids: list[int] = field(default_factory=list)
     logprobs: list[TokenLogprob] = field(default_factory=list)
+    text_offset: int = 0  # of the next token whose log-probability is told
 
     def add(self, run: Run) -> str:
         """Take in a run, and return the text that can be shown now."""
@@ -145,8 +147,8 @@ class ChatFormat(AnswerFormat):
         return {"content": entries, "refusal": None}
 
     def _entry(self, token_id: int, logprob: float) -> dict[str, Any]:
-        token = self._token(token_id)
-        return {"token": token, "logprob": logprob, "bytes": list(token.encode())}
+        entry = {"token": self._token(token_id), "logprob": logprob}
+        return entry | {"bytes": list(token_bytes(self.tokenizer, token_id))}
 
 
 class CompletionFormat(AnswerFormat):
@@ -177,14 +179,14 @@ class CompletionFormat(AnswerFormat):
     def _logprobs(self, answer: Answer, first_token: int) -> dict[str, Any] | None:
         if not answer.logprobs or first_token == len(answer.token_ids):
             return None
-        tokens = [self._token(token_id) for token_id in answer.token_ids]
-        offsets = [sum(map(len, tokens[:index])) for index in range(len(tokens))]
+        tokens = [self._token(token_id) for token_id in answer.token_ids[first_token:]]
+        *offsets, answer.text_offset = accumulate(map(len, tokens), initial=answer.text_offset)
         logprobs = answer.logprobs[first_token:]
         return {
-            "tokens": tokens[first_token:],
+            "tokens": tokens,
             "token_logprobs": [entry.logprob for entry in logprobs],
             "top_logprobs": [
                 {self._token(other): logprob for other, logprob in entry.alternatives} for entry in logprobs
             ],
-            "text_offset": offsets[first_token:],
+            "text_offset": offsets,
         }

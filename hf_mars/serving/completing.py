@@ -111,7 +111,7 @@ class Completing:
 
     async def _events(self, first: tuple[Answer, str], merged: AsyncIterator) -> AsyncIterator[str]:
         include_usage = self.format.include_usage
-        told = dict.fromkeys(range(len(self.answers)), 0)
+        sent = dict.fromkeys(range(len(self.answers)), 0)
 
         def event(chunk: dict[str, Any]) -> str:
             return to_event(chunk | {"usage": None} if include_usage else chunk)
@@ -122,9 +122,9 @@ class Completing:
                 if chunk is not None:
                     yield event(chunk)
             async for answer, text in chain(first, merged):
-                if text or (answer.finish_reason and len(answer.logprobs) > told[answer.index]):
-                    yield event(self.format.text_chunk(answer, text, told[answer.index]))
-                    told[answer.index] = len(answer.token_ids)
+                if text or (answer.finish_reason and len(answer.logprobs) > sent[answer.index]):
+                    yield event(self.format.text_chunk(answer, text, sent[answer.index]))
+                    sent[answer.index] = len(answer.token_ids)
                 if answer.finish_reason is not None:
                     yield event(self.format.final_chunk(answer))
             self.is_complete = True
@@ -132,8 +132,8 @@ class Completing:
                 yield to_event(self.format.usage_chunk(usage(self.answers, self.prompt_tokens)))
             yield "data: [DONE]\n\n"
         except GenerationError as error:
-            status = 400 if error.is_bad_request else 500
-            yield to_event(error_body(to_api_error(error).message, status))
+            told = to_api_error(error)
+            yield to_event(error_body(told.message, told.status))
         finally:
             await self._close()
 
@@ -184,6 +184,6 @@ def to_event(data: dict[str, Any]) -> str:
 
 def to_api_error(error: GenerationError) -> APIError:
     """What a client is told: details of a failure of the server stay in its log."""
-    if error.is_bad_request:
-        return APIError(str(error))
-    return APIError("The server failed on this request; its log has the details.", status=500)
+    if error.status == 500:
+        return APIError("The server failed on this request; its log has the details.", status=500)
+    return APIError(str(error), status=error.status)

@@ -22,7 +22,7 @@ class GenerationError(Exception):
 
     def __init__(self, failure: Failure):
         super().__init__(failure.message)
-        self.is_bad_request = failure.is_bad_request
+        self.status = failure.status
 
 
 class Engine(Protocol):

@@ -20,19 +20,21 @@ class APIError(Exception):
 
     Args:
         message (`str`): What is wrong, and what to do.
-        param (`str`, *optional*): The field at fault.
+        param (`str`, *optional*): The field at fault. By default the one that the message puts in backticks.
         status (`int`, *optional*, defaults to 400): HTTP status.
         code (`str`, *optional*): For programs.
     """
 
     def __init__(self, message: str, param: str | None = None, status: int = 400, code: str | None = None):
         super().__init__(message)
-        self.message, self.param, self.status, self.code = message, param, status, code
+        self.message, self.status, self.code = message, status, code
+        self.param = param or find_name(message)
 
 
 def error_body(message: str, status: int, param: str | None = None, code: str | None = None) -> dict[str, Any]:
     """The body of an error."""
-    kind = "invalid_request_error" if status < 500 else "server_error"
+    kind = "rate_limit_error" if status == 429 else "invalid_request_error" if status < 500 else "server_error"
+    message, param = (text and text.encode(errors="replace").decode() for text in (message, param))
     return {"error": {"message": message, "type": kind, "param": param, "code": code}}
 
 
@@ -77,5 +79,10 @@ def find_field(error: dict[str, Any], body: Any) -> str | None:
         body = body[part] if is_there else None
     if path:
         return ".".join(path)
-    named = re.search(r"`(\w+)`", error["msg"])  # a check of several fields together
+    return find_name(error["msg"])  # a check of several fields together
+
+
+def find_name(message: str) -> str | None:
+    """The first name in backticks."""
+    named = re.search(r"`(\w+)`", message)
     return named.group(1) if named else None

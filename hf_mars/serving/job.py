@@ -1,5 +1,6 @@
 """One sequence on its way through the scheduler."""
 
+import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -13,9 +14,24 @@ from .policy import ThresholdPolicy
 from .request import Failure, GenerationRequest, Run
 
 
-__all__ = ["Job", "Sink", "start"]
+__all__ = ["Job", "Sink", "start", "take_over"]
+
+logger = logging.getLogger(__name__)
 
 Sink = Callable[[Run | Failure], None]
+
+# Arguments of `generate` that a row of a shared batch cannot have, and their values here.
+BATCH_ONLY = {
+    "use_cache": True,
+    "cache_implementation": None,
+    "prefill_chunk_size": None,
+    "max_time": None,
+    "stop_strings": None,
+    "num_return_sequences": 1,
+    "return_dict_in_generate": False,
+    "output_scores": False,
+    "output_logits": False,
+}
 
 
 @dataclass(eq=False)
@@ -90,3 +106,13 @@ def start(job: Job, model: PreTrainedModel, policy: ThresholdPolicy) -> None:
         **request.sampling,
     )
     job.options = job.decoder.options.rows[0]
+
+
+def take_over(model: PreTrainedModel) -> None:
+    """Take out of the model's generation configuration what only a batch of its own can have, and say so."""
+    config = model.generation_config
+    for name, value in BATCH_ONLY.items():
+        given = getattr(config, name, value)
+        if given not in (None, value):
+            logger.warning("%s=%r of the generation configuration is not available in a server.", name, given)
+        setattr(config, name, value)

@@ -1,5 +1,7 @@
 """How many tokens' keys and values fit into memory."""
 
+import math
+
 import psutil
 import torch
 from transformers import PreTrainedModel
@@ -23,11 +25,11 @@ class KVBudget:
             Memory for keys and values. By default 80 % of what is free on the accelerator, 25 % of it on a CPU.
 
     Raises:
-        `ValueError`: If it is not positive.
+        `ValueError`: If it is not a number that holds the smallest cache.
     """
 
     def __init__(self, model: PreTrainedModel, gigabytes: float | None = None):
-        if gigabytes is not None and not gigabytes > 0:
+        if gigabytes is not None and not 0 < gigabytes < math.inf:
             raise ValueError(f"`kv_memory` must be a positive number of gigabytes, got {gigabytes}.")
         config = model.config.get_text_config()
         head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
@@ -35,6 +37,9 @@ class KVBudget:
         self.bytes_per_slot = 2 * config.num_hidden_layers * num_heads * head_dim * model.dtype.itemsize
         available = free_bytes(model.device) if gigabytes is None else gigabytes * GIGABYTE
         self.num_slots = int(available / self.bytes_per_slot)
+        if self.slots(1) > self.num_slots:
+            needed = self.slots(1) * self.bytes_per_slot / GIGABYTE
+            raise ValueError(f"`kv_memory` must be at least {needed:.2g} gigabytes for this model.")
 
     def fits(self, num_rows: int, length: int) -> bool:
         """Whether that many rows of that length fit."""

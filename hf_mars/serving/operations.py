@@ -80,7 +80,7 @@ def add_operations(app: FastAPI, metrics: Metrics, policy: ThresholdPolicy, admi
         metrics ([`Metrics`]): The numbers.
         policy ([`ThresholdPolicy`]): What is turned.
         admin_token (`str`, *optional*):
-            Bearer token of `/admin/threshold`. Without one it answers to this machine alone.
+            Bearer token of `/admin/threshold`. Without one, or with an empty one, it answers to this machine alone.
     """
     check = make_check(admin_token)
 
@@ -104,7 +104,7 @@ def make_check(admin_token: str | None) -> Callable[[Request], None]:
     """A function that raises unless a request may turn the threshold."""
 
     def check(http_request: Request) -> None:
-        if admin_token is not None:
+        if admin_token:
             given = http_request.headers.get("authorization", "").removeprefix("Bearer ")
             if not hmac.compare_digest(given.encode(), admin_token.encode()):
                 raise APIError("`Authorization` must be the bearer token of the server.", "Authorization", 401)

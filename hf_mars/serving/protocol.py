@@ -2,17 +2,39 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 
 __all__ = ["ChatCompletionRequest", "CompletionRequest", "ThresholdRequest"]
 
 MAX_BLOCK_SIZE = 32
 MAX_STOP_STRINGS = 16
+LOWEST_TEMPERATURE = 1e-3  # below it scores over the temperature overflow, and the answer is the greedy one anyway
+
+
+def check_text(text: str) -> str:
+    """A string that has an encoding."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError("it holds half of a surrogate pair, which is no character") from error
+    return text
+
+
+Text = Annotated[str, AfterValidator(check_text)]
 
 
 class StrictModel(BaseModel):
+    """Refuses what it does not know, unless it is null: clients send fields that they leave unset as null."""
+
     model_config = ConfigDict(extra="forbid", strict=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _drop_unset_fields(cls, values: Any) -> Any:
+        if not isinstance(values, dict):
+            return values
+        return {name: value for name, value in values.items() if value is not None or name in cls.model_fields}
 
 
 class StreamOptions(StrictModel):
@@ -21,13 +43,14 @@ class StreamOptions(StrictModel):
 
 class TextPart(StrictModel):
     type: Literal["text"]
-    text: str
+    text: Text
 
 
 class Message(StrictModel):
     role: Literal["system", "developer", "user", "assistant"]
-    content: str | list[TextPart]
+    content: Text | list[TextPart]
     name: str | None = None
+    annotations: Annotated[list, Field(max_length=0)] | None = None  # of an answer that is sent back
 
     def to_chat(self) -> dict[str, str]:
         """As a chat template takes it."""
@@ -47,7 +70,7 @@ class RequestBase(StrictModel):
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
     seed: Annotated[int, Field(ge=-(2**63), lt=2**63)] | None = None
     n: Annotated[int, Field(ge=1)] | None = 1
-    stop: str | list[str] | None = None
+    stop: Text | list[Text] | None = None
     stream: bool | None = False
     stream_options: StreamOptions | None = None
     user: str | None = None
@@ -102,7 +125,7 @@ class RequestBase(StrictModel):
         """Arguments of `generate`. Without `temperature` and `top_p` the checkpoint's own configuration decides."""
         if self.temperature is None and self.top_p is None:
             return {}
-        if self.temperature == 0:
+        if self.temperature is not None and self.temperature < LOWEST_TEMPERATURE:
             return {"do_sample": False}
         temperature = 1.0 if self.temperature is None else self.temperature
         top_p = 1.0 if self.top_p is None else self.top_p
@@ -143,9 +166,9 @@ class CompletionRequest(RequestBase):
     """Body of `/v1/completions`."""
 
     prompt: (
-        str
+        Text
         | Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)]
-        | Annotated[list[str], Field(min_length=1)]
+        | Annotated[list[Text], Field(min_length=1)]
     )
     max_tokens: Annotated[int, Field(ge=1)] | None = 16
     logprobs: Annotated[int, Field(ge=0, le=5)] | None = None

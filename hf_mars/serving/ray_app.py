@@ -132,13 +132,13 @@ class MARSReplica:
         try:
             (runs,) = await self.engine.submit([request])
         except ValueError as error:
-            yield Failure(str(error), is_bad_request=True)
+            yield Failure(str(error), status=400)
             return
         try:
             async for run in runs:
                 yield run
         except GenerationError as error:
-            yield Failure(str(error), error.is_bad_request)
+            yield Failure(str(error), error.status)
         finally:
             await runs.aclose()
 

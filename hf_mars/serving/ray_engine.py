@@ -119,11 +119,11 @@ class ReplicaRuns:
             self.num_deaths += 1
             if self.num_deaths == self.max_attempts:
                 logger.error("A request failed: %d replicas died on it.", self.num_deaths, exc_info=error)
-                return Failure("Every replica that served the request died.", is_bad_request=False)
+                return Failure("Every replica that served the request died.", status=500)
             logger.warning("A replica died; its request goes on elsewhere after %d tokens.", len(self.token_ids))
         except (RayError, RayServeException) as error:
             logger.error("A request failed.", exc_info=error)
-            return Failure(str(error), is_bad_request=False)
+            return Failure(str(error), status=500)
         return None
 
     def _drop(self) -> None:

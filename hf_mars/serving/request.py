@@ -70,11 +70,11 @@ class Failure:
 
     Args:
         message (`str`): What went wrong.
-        is_bad_request (`bool`): Whether the request is at fault, not the server.
+        status (`int`): The HTTP status: 400 if the request is at fault, 500 if the server is, 503 if it shuts down.
     """
 
     message: str
-    is_bad_request: bool
+    status: int
 
 
 class QueueFull(Exception):

@@ -3,6 +3,7 @@
 import logging
 import math
 import threading
+import time
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ import torch
 from transformers import PreTrainedModel
 
 from ..decoding import MARSDecoder, Step, join, leave
-from .job import Job, Sink, start
+from .job import Job, Sink, start, take_over
 from .logprobs import LogprobRecord
 from .memory import KVBudget
 from .policy import Load, ThresholdPolicy
@@ -21,6 +22,8 @@ from .request import Failure, GenerationRequest, QueueFull, Run
 __all__ = ["Counts", "Scheduler"]
 
 logger = logging.getLogger(__name__)
+
+SECONDS_AFTER_A_FAULT = 0.1  # one that lasts must not keep a core busy
 
 
 @dataclass
@@ -87,12 +90,13 @@ class Scheduler:
         self.max_rows, self.max_queue, self.prefill_chunk = max_rows, max_queue, prefill_chunk
         self.max_length = model.config.get_text_config().max_position_embeddings
         self.counts = Counts()
+        take_over(model)
         self._condition = threading.Condition()
         self._waiting: deque[Job] = deque()
         self._joining: list[Job] = []
         self._running: dict[int, Job] = {}  # by row of the batch
         self._batch: MARSDecoder | None = None
-        self._is_closing = False
+        self._is_closing = self._is_aborting = False
         self._thread = threading.Thread(target=self._run, name="scheduler", daemon=True)
         self._thread.start()
 
@@ -112,12 +116,15 @@ class Scheduler:
             [`QueueFull`]: If too many wait.
             `RuntimeError`: If the scheduler is closed.
         """
+        capacity = self.max_rows + self.max_queue
+        if len(requests) > capacity:
+            raise ValueError(f"`n` asks for {len(requests)} answers at once, and at most {capacity} can run or wait.")
         jobs = [Job(request, sink, self._check(request)) for request, sink in zip(requests, sinks, strict=True)]
         with self._condition:
-            if self._is_closing:
+            if not self.is_alive:
                 raise RuntimeError("The server is shutting down.")
             load = self.load()
-            if load.running + load.queued + len(jobs) > self.max_rows + self.max_queue:
+            if load.running + load.queued + len(jobs) > capacity:
                 raise QueueFull(retry_after=math.ceil((load.queued + len(jobs)) / self.max_rows))
             self._waiting.extend(jobs)
             self._condition.notify()
@@ -146,15 +153,16 @@ class Scheduler:
         Take no more requests, and return when those that are there are done.
 
         Args:
-            timeout (`float`, *optional*): Seconds after which they are given up.
+            timeout (`float`, *optional*): Seconds after which they are given up, with a [`Failure`] of status 503.
         """
         with self._condition:
             self._is_closing = True
             self._condition.notify()
         self._thread.join(timeout)
-        if self._thread.is_alive():
-            self.cancel([*self._waiting, *self._joining, *self._running.values()])
-            self._thread.join()
+        with self._condition:
+            self._is_aborting = True
+            self._condition.notify()
+        self._thread.join()
 
     def _check(self, request: GenerationRequest) -> int:
         """The slots a request may need."""
@@ -174,18 +182,38 @@ class Scheduler:
 
     def _run(self) -> None:
         with torch.no_grad(), self.model._optimize_model_for_decode():
-            while True:
-                with self._condition:
-                    while not (self._waiting or self._joining or self._running or self._is_closing):
-                        self.policy.update(self.load())
-                        self._condition.wait(self.policy.patience if self.policy.level > 0 else None)
-                    if not (self._waiting or self._joining or self._running):
-                        return
-                self._drop_cancelled()
-                self._admit()
+            is_open = True
+            while is_open:
+                try:
+                    is_open = self._turn()
+                except Exception as error:  # of the scheduler itself: what is there ends, what comes is served
+                    self._give_up(error, status=500)
+                    time.sleep(SECONDS_AFTER_A_FAULT)
+
+    def _turn(self) -> bool:
+        """One turn, once there is something to do. Returns `False` when it is closed and all is done."""
+        with self._condition:
+            while not (self._waiting or self._joining or self._running or self._is_closing):
                 self.policy.update(self.load())
-                self._read_prompts()
-                self._step()
+                self._condition.wait(self.policy.patience if self.policy.level > 0 else None)
+        if self._is_aborting:
+            self._give_up(RuntimeError("The server is shutting down."), status=503)
+        if not (self._waiting or self._joining or self._running):
+            return False
+        self._drop_cancelled()
+        self._admit()
+        self.policy.update(self.load())
+        self._read_prompts()
+        self._step()
+        return True
+
+    def _give_up(self, error: Exception, status: int) -> None:
+        with self._condition:
+            jobs = [*self._waiting, *self._joining, *self._running.values()]
+            self._waiting.clear()
+            self._joining, self._running, self._batch = [], {}, None
+        for job in jobs:
+            self._fail(job, error, status)
 
     def _drop_cancelled(self) -> None:
         with self._condition:
@@ -234,6 +262,13 @@ class Scheduler:
             self._join(job)
 
     def _join(self, job: Job) -> None:
+        try:
+            self._let_join(job)
+        except Exception as error:  # the batch may have half of it by now
+            self._fail(job, error, status=500)
+            self._isolate()
+
+    def _let_join(self, job: Job) -> None:
         decoder, job.decoder = job.decoder, None
         if self._batch is None:
             self._batch, self._running = decoder, {0: job}
@@ -294,12 +329,12 @@ class Scheduler:
             if alone:
                 self._join(job)
 
-    def _fail(self, job: Job, error: Exception) -> None:
-        is_bad_request = isinstance(error, ValueError | TypeError)
-        if not is_bad_request:
+    def _fail(self, job: Job, error: Exception, status: int | None = None) -> None:
+        status = status or (400 if isinstance(error, ValueError | TypeError) else 500)
+        if status == 500:
             logger.error("A request failed.", exc_info=error)
         self.counts.failed += 1
-        self._deliver(job, Failure(str(error) or type(error).__name__, is_bad_request))
+        self._deliver(job, Failure(str(error) or type(error).__name__, status))
 
     def _deliver(self, job: Job, event: Run | Failure) -> None:
         try:

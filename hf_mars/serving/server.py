@@ -19,7 +19,6 @@ def build_server(
     model_name: str,
     limits: Limits | None = None,
     admin_token: str | None = None,
-    drain_timeout: float | None = None,
 ) -> FastAPI:
     """
     The whole app over one scheduler: OpenAI's API, metrics and the threshold's knob. At the end it closes the
@@ -31,7 +30,6 @@ def build_server(
         model_name (`str`): The name that requests must give.
         limits ([`Limits`], *optional*): Limits of a request.
         admin_token (`str`, *optional*): See [`add_operations`].
-        drain_timeout (`float`, *optional*): Seconds that running requests may take at the end.
     """
     metrics = Metrics(scheduler)
     app = build_app(
@@ -42,7 +40,7 @@ def build_server(
         limits,
         is_healthy=lambda: scheduler.is_alive,
         on_end=metrics.observe,
-        on_shutdown=lambda: scheduler.close(drain_timeout),
+        on_shutdown=scheduler.close,
     )
     add_operations(app, metrics, scheduler.policy, admin_token)
     return app

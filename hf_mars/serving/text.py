@@ -1,12 +1,16 @@
 """Tokens to text that may be shown: whole characters, and nothing that a stop string might still swallow."""
 
+import re
 from collections.abc import Sequence
 
 from tokenizers.decoders import DecodeStream
 from transformers import PreTrainedTokenizerBase
+from transformers.convert_slow_tokenizer import bytes_to_unicode
 
 
-__all__ = ["TextStream"]
+__all__ = ["TextStream", "token_bytes"]
+
+BYTES = {character: byte for byte, character in bytes_to_unicode().items()}  # of byte-level tokenizers
 
 
 class TextStream:
@@ -74,3 +78,17 @@ class TextStream:
             if any(stop.startswith(self.held[-length:]) for stop in self.stop):
                 return length
         return 0
+
+
+def token_bytes(tokenizer: PreTrainedTokenizerBase, token_id: int) -> bytes:
+    """The bytes of a token, which may be a part of a character."""
+    text = tokenizer.decode([token_id])
+    if "\N{REPLACEMENT CHARACTER}" not in text:
+        return text.encode()
+    token = tokenizer.convert_ids_to_tokens(token_id)
+    fallback = re.fullmatch("<0x([0-9A-F]{2})>", token)
+    if fallback:
+        return bytes.fromhex(fallback.group(1))
+    if all(character in BYTES for character in token):
+        return bytes(BYTES[character] for character in token)
+    return text.encode()

@@ -30,7 +30,12 @@ def prompt(seed, length):
 def start(model, input_ids, way, seed=None, chunk=None, **kwargs):
     generator = None if seed is None else torch.Generator().manual_seed(seed)
     decoder = prepare(
-        model, input_ids, WAYS[way], generator, max_new_tokens=kwargs.pop("max_new_tokens", NEW_TOKENS), **kwargs
+        model,
+        input_ids,
+        WAYS[way] | {name: kwargs.pop(name) for name in ("mars_block_size",) if name in kwargs},
+        generator,
+        max_new_tokens=kwargs.pop("max_new_tokens", NEW_TOKENS),
+        **kwargs,
     )
     while decoder.rows.tokens.shape[1] > 1:
         decoder.prefill(min(chunk or 1000, decoder.rows.tokens.shape[1] - 1))
@@ -114,6 +119,35 @@ class TestJoin:
         tokens, forwards, _ = run(batch, [(0, others)])
         assert list(zip(tokens, forwards, strict=True)) == expected
 
+    def test_large_blocks_beside_a_long_row_near_its_end(self, model):
+        more = {"eos_token_id": None}
+        expected = alone(model, prompt(1, 4), "verified", max_new_tokens=20, mars_block_size=24, **more)[0]
+        long = start(model, prompt(0, 4), "plain", max_new_tokens=40, mars_block_size=2, **more)
+        wide = start(model, prompt(1, 4), "verified", max_new_tokens=20, mars_block_size=24, **more)
+        tokens, *_ = run(long, [(38, [wide])])
+        assert tokens == [alone(model, prompt(0, 4), "plain", max_new_tokens=40, **more)[0], expected]
+
+    def test_a_sampled_row_joins_greedy_drafts(self, model):
+        sampling = {"do_sample": True, "temperature": 1.2, "eos_token_id": None}
+        expected = [alone(model, prompt(1, 5), "verified"), alone(model, prompt(2, 6), "verified", 7, **sampling)]
+        for number in range(1, 8):
+            greedy, sampled = (
+                start(model, prompt(1, 5), "verified"),
+                start(model, prompt(2, 6), "verified", 7, **sampling),
+            )
+            tokens, forwards, _ = run(greedy, [(number, [sampled])])
+            assert list(zip(tokens, forwards, strict=True)) == expected
+
+    def test_nothing_of_a_row_that_overflowed_reaches_the_next_one(self, model):
+        expected = alone(model, prompt(2, 4), "verified")[0]
+        batch = start(model, prompt(0, 4), "verified", max_new_tokens=60, eos_token_id=None)
+        (row,) = join(batch, start(model, prompt(1, 40), "verified"))
+        for layer in batch.cache.layers:
+            layer.keys[1], layer.values[1] = torch.nan, torch.nan
+        leave(batch, [row])
+        tokens, *_ = run(batch, [(0, [start(model, prompt(2, 4), "verified")])])
+        assert tokens[1] == expected
+
     def test_places_are_taken_again(self, model):
         batch = start(model, prompt(0, 4), "verified", max_new_tokens=100, eos_token_id=None)
         schedule = [
@@ -144,6 +178,11 @@ class TestLeave:
                 assert len(tokens[row]) < NEW_TOKENS
             else:
                 assert tokens[row] == whole
+
+    def test_rows_of_a_static_batch_cannot(self, model):
+        batch = start(model, prompt(0, 4), "verified", cache_implementation="static")
+        with pytest.raises(ValueError, match="static"):
+            leave(batch, [0])
 
     def test_the_last_one_ends_the_batch(self, model):
         batch = start(model, prompt(0, 4), "verified")

@@ -1,5 +1,7 @@
 """The `mars_*` arguments: ways to give them, and every mistake."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
@@ -244,3 +246,17 @@ def test_several_end_of_sequence_ids_in_a_configuration(model, prompts):
     for row in output[:, 9:].tolist():
         if 22 in row:
             assert set(row[row.index(22) + 1 :]) <= {PAD}
+
+
+def test_a_threshold_function_need_not_be_hashable():
+    @dataclasses.dataclass
+    class Knob:
+        value: float
+
+        def __call__(self):
+            return self.value
+
+    model = tiny_model()
+    prompt = torch.tensor([[5, 6, 7]])
+    expected = model.generate(prompt, max_new_tokens=12, mars_threshold=0.4)
+    assert torch.equal(model.generate(prompt, max_new_tokens=12, mars_threshold=Knob(0.4)), expected)

@@ -217,7 +217,7 @@ def test_attempts_are_bounded():
     handle = Handle(*[Stream(ActorDiedError()) for _ in range(2)])
     with pytest.raises(GenerationError) as error:
         collect(handle, [GenerationRequest([1], 9)], max_attempts=2)
-    assert not error.value.is_bad_request
+    assert error.value.status == 500
 
 
 def test_full_queue_refuses_all_or_none():
@@ -230,8 +230,8 @@ def test_full_queue_refuses_all_or_none():
 
 def test_failure_of_a_request():
     with pytest.raises(GenerationError, match="too long") as error:
-        collect(Handle(Stream(Failure("too long", True))), [GenerationRequest([1], 9)])
-    assert error.value.is_bad_request
+        collect(Handle(Stream(Failure("too long", status=400))), [GenerationRequest([1], 9)])
+    assert error.value.status == 400
 
 
 def test_settings_come_from_a_command_line():

@@ -1,5 +1,6 @@
 """Continuous batching: whatever joins, leaves and fails around it, a request gets what it would get alone."""
 
+import copy
 import threading
 import time
 
@@ -8,6 +9,7 @@ import torch
 
 from hf_mars.decoding import MARSDecoder
 from hf_mars.serving import Failure, GenerationRequest, KVBudget, QueueFull, Scheduler, ThresholdPolicy
+from hf_mars.serving import scheduler as scheduler_module
 
 
 WAYS = [
@@ -226,7 +228,7 @@ class TestFaults:
     def test_a_request_that_cannot_start_fails_alone(self, make):
         good, bad = request(1), request(2, sampling={"num_beams": 3})
         collectors = run(make(), [good, bad, good])
-        assert collectors[1].failure.is_bad_request and "num_beams" in collectors[1].failure.message
+        assert collectors[1].failure.status == 400 and "num_beams" in collectors[1].failure.message
         assert collectors[0].token_ids == collectors[2].token_ids != []
 
     def test_a_step_that_fails_ends_the_request_that_makes_it_fail(self, make, monkeypatch):
@@ -244,9 +246,64 @@ class TestFaults:
         unlucky = request(4, prompt_ids=[9] * 16, max_new_tokens=50, sampling={"eos_token_id": None})
         scheduler = make()
         *fine, failed = run(scheduler, [*others, unlucky])
-        assert failed.failure == Failure("out of luck", is_bad_request=False)
+        assert failed.failure == Failure("out of luck", status=500)
         assert [one.token_ids for one in fine] == [one.token_ids for one in expected]
         assert run(scheduler, [others[0]])[0].token_ids == expected[0].token_ids, "the server goes on"
+
+    def test_a_join_that_fails_ends_its_request_alone(self, make, monkeypatch):
+        join, number = scheduler_module.join, iter(range(100))
+
+        def fail_once(batch, newcomers):
+            if next(number) == 1:
+                raise MemoryError("no room")
+            return join(batch, newcomers)
+
+        requests = [request(number, sampling={"eos_token_id": None}) for number in range(4)]
+        expected = alone(make(), requests)
+        monkeypatch.setattr(scheduler_module, "join", fail_once)
+        scheduler = make()
+        together = run(scheduler, requests)
+        assert [one.failure for one in together].count(Failure("no room", status=500)) == 1
+        assert sum(one.token_ids == other.token_ids for one, other in zip(together, expected, strict=True)) == 3
+        assert scheduler.is_alive
+
+    def test_a_fault_of_the_scheduler_itself_ends_what_is_there_and_not_what_comes(self, make, monkeypatch):
+        scheduler, update = make(), ThresholdPolicy.update
+        monkeypatch.setattr(ThresholdPolicy, "update", lambda policy, load: 1 / 0)
+        (failed,) = run(scheduler, [request(1)])
+        assert failed.failure.status == 500
+        monkeypatch.setattr(ThresholdPolicy, "update", update)
+        assert run(scheduler, [request(1)])[0].token_ids
+
+    @pytest.mark.parametrize(
+        "values",
+        [
+            {"use_cache": False},
+            {"cache_implementation": "static"},
+            {"max_time": 100.0},
+            {"return_dict_in_generate": True, "output_scores": True, "output_logits": True},
+            {"num_return_sequences": 2, "do_sample": True},
+        ],
+    )
+    def test_a_generation_configuration_for_batches_of_their_own_is_no_obstacle(self, make, model, values):
+        config = copy.deepcopy(model.generation_config)
+        try:
+            model.generation_config.update(**values)
+            requests = [request(number, sampling={"do_sample": False}) for number in range(4)]
+            together = run(make(), requests)
+            assert all(one.failure is None for one in together)
+            model.generation_config = copy.deepcopy(config)
+            assert [one.token_ids for one in together] == [one.token_ids for one in alone(make(), requests)]
+        finally:
+            model.generation_config = config
+
+    def test_a_deadline_ends_what_is_not_done(self, make):
+        scheduler = make(max_rows=1)
+        collectors = [Collector() for _ in range(3)]
+        long = request(0, max_new_tokens=400, mars_arguments={"mars_threshold": 1.0}, sampling={"eos_token_id": None})
+        scheduler.submit([long] * 3, collectors)
+        scheduler.close(timeout=0.05)
+        assert [collector.wait().failure.status for collector in collectors[1:]] == [503, 503]
 
     def test_a_sink_that_fails_ends_its_own_request_alone(self, make):
         def sink(run):

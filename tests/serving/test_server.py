@@ -121,11 +121,23 @@ class TestChat:
             entries = [entry for choice in chunks if choice.logprobs for entry in choice.logprobs.content]
         else:
             entries = response.choices[0].logprobs.content
-        assert len(entries) == chat(client).usage.completion_tokens
+        whole = chat(client)
+        assert len(entries) == whole.usage.completion_tokens
+        text = b"".join(bytes(entry.bytes) for entry in entries).decode(errors="replace")
+        assert text == whole.choices[0].message.content
         for entry in entries:
             assert len(entry.top_logprobs) == 2
             assert entry.logprob == entry.top_logprobs[0].logprob <= 0, "greedy"
-            assert bytes(entry.bytes).decode() == entry.token
+
+    def test_a_conversation_goes_on_with_the_answer_as_it_came(self, client):
+        answer = chat(client).choices[0].message
+        messages = [*MESSAGES, answer, {"role": "user", "content": "Go on."}]
+        unset = dict.fromkeys(("tools", "tool_choice", "metadata", "service_tier", "functions"))
+        response = client.chat.completions.create(model=MODEL_NAME, messages=messages, max_tokens=8, extra_body=unset)
+        assert response.usage.prompt_tokens > chat(client).usage.total_tokens
+
+    def test_a_temperature_near_zero_is_greedy(self, client):
+        assert chat(client, temperature=1e-40).choices[0].message == chat(client, temperature=0).choices[0].message
 
     def test_a_request_may_turn_the_threshold(self, client):
         lossy = chat(client, mars_threshold=0.0, mars_verify=False)
@@ -261,6 +273,7 @@ class TestBadRequests:
             ("messages", [{"role": "robot", "content": "a"}]),
             ("messages", [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "a"}}]}]),
             ("messages", [{"role": "user", "content": "word " * 2000}]),
+            ("messages", [{"role": "user", "content": "a\ud800b"}]),
             ("mars_threshold", 1.5),
             ("mars_threshold", "high"),
             ("mars_threshold", float("nan")),
@@ -280,7 +293,19 @@ class TestBadRequests:
         assert error["type"] == "invalid_request_error"
 
     @pytest.mark.parametrize(
-        "body", [b"", b"{", b"[]", b"null", b'"text"', b"\xff\xfe", b"[" * 100_000, b'{"model": "tiny"}', b"{}"]
+        "body",
+        [
+            b"",
+            b"{",
+            b"[]",
+            b"null",
+            b'"text"',
+            b"\xff\xfe",
+            b"[" * 100_000,
+            b'{"model": "tiny"}',
+            b"{}",
+            b'{"\\ud800": 1}',
+        ],
     )
     def test_malformed_bodies(self, server, body):
         status, answer, _ = server.post("/v1/chat/completions", body)
@@ -352,6 +377,8 @@ def test_a_full_queue_answers_429(checkpoint):
         assert status == 429 and int(headers["Retry-After"]) >= 1
         running.close()
         waiting.join()
+        status, body, _ = server.post("/v1/chat/completions", {**BODY, "n": 4})
+        assert status == 400 and body["error"]["param"] == "n", "it could never run"
         patient = openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=3)
         assert chat(patient).usage.completion_tokens > 0
 
@@ -378,6 +405,32 @@ def test_sigterm_lets_running_answers_finish_and_a_restart_serves_again(checkpoi
     with serve(checkpoint) as server:
         client = openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0)
         assert chat(client).choices[0].message.content == plain_answer(text_model, "Count from 3.")[0]
+
+
+def test_what_is_not_done_when_the_drain_ends_is_answered_too(checkpoint):
+    with serve(checkpoint, "--drain-timeout", "0.5", "--max-rows", "2") as server:
+        client = openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0)
+        long = {"max_tokens": 450, "mars_threshold": 1.0, "mars_verify": False}
+        errors = []
+
+        def ask():
+            with pytest.raises(openai.InternalServerError) as error:
+                chat(client, n=8, **long)
+            errors.append(error.value)
+
+        stream = chat(client, n=8, stream=True, **long)
+        waiting = [threading.Thread(target=ask) for _ in range(2)]
+        for thread in waiting:
+            thread.start()
+        server.wait_for("mars_requests_queued", 22)
+        server.terminate()
+        with pytest.raises(openai.APIError, match="shutting down"):
+            list(stream)
+        for thread in waiting:
+            thread.join()
+        assert [error.status_code for error in errors] == [503, 503]
+        assert all("shutting down" in str(error) for error in errors)
+        assert server.process.wait(timeout=20) is not None
 
 
 def test_the_request_log_shows_the_threshold_move_and_come_back(checkpoint, tmp_path):
@@ -413,6 +466,25 @@ def test_a_missing_checkpoint_is_one_line():
         main(["serve", "nowhere/there"])
     with pytest.raises(SystemExit, match="threshold_min"):
         main(["serve", "nowhere/there", "--threshold-min", "2"])
+
+
+@pytest.mark.parametrize(
+    "option, value, name",
+    [
+        ("--kv-memory", "1e-9", "kv_memory"),
+        ("--kv-memory", "inf", "kv_memory"),
+        ("--drain-timeout", "nan", "drain-timeout"),
+        ("--drain-timeout", "-1", "drain-timeout"),
+        ("--port", "99999", "port"),
+        ("--device", "nonsense", "device"),
+        ("--request-log", "/nowhere/there/log", "/nowhere/there"),
+    ],
+)
+def test_bad_values_on_the_command_line_are_one_line(checkpoint, option, value, name):
+    from hf_mars.cli import main
+
+    with pytest.raises(SystemExit, match=name):
+        main(["serve", str(checkpoint), option, value])
 
 
 def test_float64_is_what_makes_answers_comparable(text_model):
