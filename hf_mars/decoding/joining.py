@@ -19,8 +19,8 @@ def join(batch: MARSDecoder, newcomers: MARSDecoder) -> list[int]:
     Args:
         batch ([`MARSDecoder`]): The batch; it goes on with all rows.
         newcomers ([`MARSDecoder`]):
-            The other one, not to be used any more. Its context must be in its cache but for the last token, see
-            [`MARSDecoder.prefill`].
+            The other one, not to be used any more. What of its context is not in its cache yet makes the next forward
+            wide for all rows: see [`MARSDecoder.prefill`].
 
     Returns:
         `list[int]`: The ids of the newcomers in the batch, which its steps tell.

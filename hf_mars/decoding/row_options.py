@@ -66,6 +66,7 @@ class BatchOptions:
 
     Attributes:
         block_sizes, max_lengths (`torch.LongTensor` of shape `(rows,)`): Of each row.
+        host_max_lengths (`torch.LongTensor` of shape `(rows,)`): The same, on the host.
         eos_token_ids (`torch.LongTensor` of shape `(rows, num_eos)`): Of each row, filled up with -1.
         is_verified, is_sampled (`torch.BoolTensor` of shape `(rows,)`): Of each row.
         any_verified, any_lossy, any_sampled, all_sampled (`bool`): What the host knows without asking the device.
@@ -78,7 +79,8 @@ class BatchOptions:
         decoding = [row.decoding for row in rows]
         self.mask_token_id = decoding[0].mask_token_id
         self.block_sizes = torch.tensor([options.block_size for options in decoding], device=device)
-        self.max_lengths = torch.tensor([row.max_length for row in rows], device=device)
+        self.host_max_lengths = torch.tensor([row.max_length for row in rows])
+        self.max_lengths = self.host_max_lengths.to(device)
         self.eos_token_ids = pad_ids([sorted(row.eos_token_ids) for row in rows]).to(device)
         self.is_verified = torch.tensor([options.verify for options in decoding], device=device)
         self.is_sampled = torch.tensor([row.do_sample for row in rows], device=device)

@@ -149,16 +149,24 @@ class MARSDecoder:
         self.remaining = max_length - prompt_length  # what the row with the most room may still add
         self.is_aligned, self.is_first, self.is_done = True, True, False
 
+    @property
+    def num_unread(self) -> int:
+        """Slots of the longest context that [`~MARSDecoder.prefill`] has still to forward."""
+        return int(self.host_state[:, 0].max()) - 1
+
     def prefill(self, length: int) -> None:
-        """Forward the next `length` slots of the context, of which at least one must be left for the first step."""
-        rows = self.rows
-        counts = torch.full_like(rows.counts, length)
-        self._forward(self._build_window(rows.tokens[:, :length], counts, num_masks=0), num_logits=1)
-        self.cache.commit(counts, length=self.cache.get_seq_length() + length)
-        rows.tokens, rows.counts = rows.tokens[:, length:], rows.counts - length
-        self.host_state += torch.tensor([-length, 0, length, 0])
+        """Forward the next slots of every row's context, at most `length` and all but the last one of each."""
+        rows, counts = self.rows, (self.host_state[:, 0] - 1).clamp(max=length)
+        width, host_counts, counts = int(counts.max()), counts, counts.to(self.rows.counts.device)
+        self._forward(self._build_window(rows.tokens[:, :width], counts, num_masks=0), num_logits=1)
+        self.host_state[:, 0] -= host_counts
+        self.host_state[:, 2] += host_counts
+        self.cache.commit(counts, length=int(self.host_state[:, 2].max()))
+        rows.tokens = first_columns(rows.tokens, counts, int(self.host_state[:, 0].max()))
+        rows.counts = rows.counts - counts
+        self.is_aligned = self._has_equal_rows()
         if self.inputs_embeds is not None:
-            self.inputs_embeds = self.inputs_embeds[:, length:]
+            self.inputs_embeds = self.inputs_embeds[:, width:]
 
     def step(self) -> Step:
         """Run one forward over the rows that still decode and return what it added."""
@@ -297,13 +305,16 @@ class MARSDecoder:
             is_active = is_active[indices]
         self.summarize(is_active)
 
+    def _has_equal_rows(self) -> bool:
+        """Whether the windows of all rows begin at the same slot and are of the same length."""
+        return bool((self.host_state[:, [0, 2]] == self.host_state[0, [0, 2]]).all())
+
     def summarize(self, is_active: torch.Tensor) -> None:
         """Bring what the host knows of all rows, and the width of their tokens, up to date."""
         counts, draft_counts, cursors, lengths = self.host_state.unbind(1)
         self.cache.set_length(int(cursors.max()))
-        max_lengths = torch.tensor([row.max_length for row in self.options.rows])
-        self.remaining = int((max_lengths - lengths)[is_active].max())
-        self.is_aligned = bool((counts == counts[0]).all() and (cursors == cursors[0]).all())
+        self.remaining = int((self.options.host_max_lengths - lengths)[is_active].max())
+        self.is_aligned = self._has_equal_rows()
         rows = self.rows
         if not self.use_cache:
             # The next window holds everything: the sequence of each row, then its drafts.

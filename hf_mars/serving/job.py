@@ -1,7 +1,6 @@
 """One sequence on its way through the scheduler."""
 
 import logging
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -48,6 +47,7 @@ class Job:
         options ([`RowOptions`], *optional*): How it decodes.
         generator (`torch.Generator`, *optional*): Its random numbers.
         is_cancelled (`bool`): Whether nobody waits for it any more.
+        reads_alone (`bool`): Whether its prompt may not be read with others, as that failed.
     """
 
     request: GenerationRequest
@@ -58,7 +58,7 @@ class Job:
     options: RowOptions | None = None
     generator: torch.Generator | None = None
     is_cancelled: bool = False
-    arrival: float = field(default_factory=time.monotonic)
+    reads_alone: bool = False
 
     def __post_init__(self):
         self.token_ids = list(self.request.generated_ids)
@@ -66,11 +66,6 @@ class Job:
             # What an earlier attempt has drawn is not drawn again.
             seed = (self.request.seed + len(self.token_ids)) % 2**63
             self.generator = torch.Generator().manual_seed(seed)
-
-    @property
-    def is_read(self) -> bool:
-        """Whether its prompt is read but for the last token."""
-        return self.decoder is not None and self.decoder.rows.tokens.shape[1] == 1
 
     def read_threshold(self) -> float:
         """The threshold of its next step."""

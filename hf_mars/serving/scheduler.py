@@ -6,12 +6,12 @@ import threading
 import time
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 from transformers import PreTrainedModel
 
 from ..decoding import MARSDecoder, Step, join, leave
+from .counts import Counts
 from .job import Job, Sink, start, take_over
 from .logprobs import LogprobRecord
 from .memory import KVBudget
@@ -19,33 +19,11 @@ from .policy import Load, ThresholdPolicy
 from .request import Failure, GenerationRequest, QueueFull, Run
 
 
-__all__ = ["Counts", "Scheduler"]
+__all__ = ["Scheduler"]
 
 logger = logging.getLogger(__name__)
 
 SECONDS_AFTER_A_FAULT = 0.1  # one that lasts must not keep a core busy
-
-
-@dataclass
-class Counts:
-    """
-    What the scheduler has done since it started.
-
-    Args:
-        forward_passes (`int`): Decoding steps of the batch.
-        row_forward_passes (`int`): The same, counted for each row.
-        generated_tokens (`int`): Tokens.
-        prompt_tokens (`int`): Tokens of prompts.
-        finished, failed, cancelled (`int`): Requests that ended so.
-    """
-
-    forward_passes: int = 0
-    row_forward_passes: int = 0
-    generated_tokens: int = 0
-    prompt_tokens: int = 0
-    finished: int = 0
-    failed: int = 0
-    cancelled: int = 0
 
 
 class Scheduler:
@@ -55,7 +33,7 @@ class Scheduler:
     1. lets go of requests that nobody waits for,
     2. admits waiting requests, first come first served, while there are rows and memory,
     3. tells the policy the load,
-    4. reads at most `prefill_chunk` tokens of new prompts, each in a cache of its own, so that a long prompt does not
+    4. reads at most `prefill_chunk` tokens of new prompts, in a cache of their own, so that a long prompt does not
        stall the others, and lets those that are read join the batch,
     5. runs one step of the batch, the same one that `generate` runs, and hands out what each row gained.
 
@@ -240,42 +218,63 @@ class Scheduler:
                 self._joining.append(self._waiting.popleft())
 
     def _read_prompts(self) -> None:
-        room = self.prefill_chunk
+        """Read a chunk of the first prompt, or several prompts whole that fit into a chunk together."""
+        group = self._start_group()
+        if not group:
+            return
+        decoder = group[0].decoder
+        try:
+            for job in group[1:]:
+                join(decoder, job.decoder)
+            if decoder.num_unread > 0:
+                decoder.prefill(self.prefill_chunk)
+        except Exception as error:
+            for job in group:
+                if len(group) == 1:
+                    self._joining.remove(job)
+                    self._fail(job, error)
+                job.decoder, job.reads_alone = None, True
+            return
+        if decoder.num_unread == 0:
+            self._joining = [job for job in self._joining if job not in group]
+            self.counts.prompt_tokens += sum(len(job.request.prompt_ids) for job in group)
+            self._join(group, decoder)
+
+    def _start_group(self) -> list[Job]:
+        """The first prompts that are read together, each with a decoder."""
+        group: list[Job] = []
         for job in list(self._joining):
-            if room == 0:
-                return
             try:
                 if job.decoder is None:
                     start(job, self.model, self.policy)
-                while not job.is_read and room > 0:
-                    length = min(room, job.decoder.rows.tokens.shape[1] - 1)
-                    job.decoder.prefill(length)
-                    room -= length
-                if not job.is_read:
-                    return
             except Exception as error:
                 self._joining.remove(job)
                 self._fail(job, error)
                 continue
-            self.counts.prompt_tokens += len(job.request.prompt_ids)
-            self._joining.remove(job)
-            self._join(job)
+            width = max(member.decoder.num_unread for member in [*group, job])
+            if group and ((len(group) + 1) * width > self.prefill_chunk or job.reads_alone):
+                break
+            group.append(job)
+            if job.reads_alone:
+                break
+        return group
 
-    def _join(self, job: Job) -> None:
+    def _join(self, jobs: list[Job], decoder: MARSDecoder) -> None:
+        """Let jobs, whose decoder has read their prompts, decode with the others."""
         try:
-            self._let_join(job)
-        except Exception as error:  # the batch may have half of it by now
-            self._fail(job, error, status=500)
+            if self._batch is None:
+                self._batch, rows = decoder, decoder.host_ids.tolist()
+            else:
+                rows = join(self._batch, decoder)
+            self._running |= dict(zip(rows, jobs, strict=True))
+            for job in jobs:
+                job.decoder = None
+            self._tidy()
+        except Exception as error:  # the batch may have half of them by now
+            self._running = {row: job for row, job in self._running.items() if job not in jobs}
+            for job in jobs:
+                self._fail(job, error, status=500)
             self._isolate()
-
-    def _let_join(self, job: Job) -> None:
-        decoder, job.decoder = job.decoder, None
-        if self._batch is None:
-            self._batch, self._running = decoder, {0: job}
-        else:
-            (row,) = join(self._batch, decoder)
-            self._running[row] = job
-        self._tidy()
 
     def _step(self) -> None:
         if self._batch is None:
@@ -318,8 +317,8 @@ class Scheduler:
         for job in jobs:
             try:
                 start(job, self.model, self.policy)
-                while not job.is_read:
-                    job.decoder.prefill(min(self.prefill_chunk, job.decoder.rows.tokens.shape[1] - 1))
+                while job.decoder.num_unread > 0:
+                    job.decoder.prefill(self.prefill_chunk)
                 alone = {0: job}
                 step, logprobs = self._forward(job.decoder, alone)
             except Exception as error:
@@ -327,7 +326,7 @@ class Scheduler:
                 continue
             self._hand_out(step, logprobs, job.decoder, alone)
             if alone:
-                self._join(job)
+                self._join([job], job.decoder)
 
     def _fail(self, job: Job, error: Exception, status: int | None = None) -> None:
         status = status or (400 if isinstance(error, ValueError | TypeError) else 500)

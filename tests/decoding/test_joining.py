@@ -37,8 +37,8 @@ def start(model, input_ids, way, seed=None, chunk=None, **kwargs):
         max_new_tokens=kwargs.pop("max_new_tokens", NEW_TOKENS),
         **kwargs,
     )
-    while decoder.rows.tokens.shape[1] > 1:
-        decoder.prefill(min(chunk or 1000, decoder.rows.tokens.shape[1] - 1))
+    while decoder.num_unread > 0:
+        decoder.prefill(chunk or 1000)
     return decoder
 
 

@@ -250,18 +250,35 @@ class TestFaults:
         assert [one.token_ids for one in fine] == [one.token_ids for one in expected]
         assert run(scheduler, [others[0]])[0].token_ids == expected[0].token_ids, "the server goes on"
 
+    def test_prompts_that_fail_together_are_read_one_by_one(self, make, monkeypatch):
+        requests = [request(number) for number in range(6)]
+        expected = alone(make(), requests)
+        prefill = MARSDecoder.prefill
+
+        def fail_sometimes(decoder, length):
+            if len(decoder.host_ids) > 1 or decoder.options.rows[0].max_length == 46:
+                raise RuntimeError("too much at once")
+            prefill(decoder, length)
+
+        monkeypatch.setattr(MARSDecoder, "prefill", fail_sometimes)
+        unlucky = request(4, prompt_ids=[9] * 16, max_new_tokens=30)
+        *fine, failed = run(make(max_rows=3), [*requests, unlucky])
+        assert [one.token_ids for one in fine] == [one.token_ids for one in expected]
+        assert failed.failure == Failure("too much at once", status=500)
+
     def test_a_join_that_fails_ends_its_request_alone(self, make, monkeypatch):
-        join, number = scheduler_module.join, iter(range(100))
+        join, failures = scheduler_module.join, []
 
         def fail_once(batch, newcomers):
-            if next(number) == 1:
+            if batch is scheduler._batch and not failures:
+                failures.append(batch)
                 raise MemoryError("no room")
             return join(batch, newcomers)
 
         requests = [request(number, sampling={"eos_token_id": None}) for number in range(4)]
         expected = alone(make(), requests)
         monkeypatch.setattr(scheduler_module, "join", fail_once)
-        scheduler = make()
+        scheduler = make(prefill_chunk=16)
         together = run(scheduler, requests)
         assert [one.failure for one in together].count(Failure("no room", status=500)) == 1
         assert sum(one.token_ids == other.token_ids for one, other in zip(together, expected, strict=True)) == 3

@@ -1,0 +1,28 @@
+"""What a scheduler has done."""
+
+from dataclasses import dataclass
+
+
+__all__ = ["Counts"]
+
+
+@dataclass
+class Counts:
+    """
+    What the scheduler has done since it started.
+
+    Args:
+        forward_passes (`int`): Decoding steps of the batch.
+        row_forward_passes (`int`): The same, counted for each row.
+        generated_tokens (`int`): Tokens.
+        prompt_tokens (`int`): Tokens of prompts.
+        finished, failed, cancelled (`int`): Requests that ended so.
+    """
+
+    forward_passes: int = 0
+    row_forward_passes: int = 0
+    generated_tokens: int = 0
+    prompt_tokens: int = 0
+    finished: int = 0
+    failed: int = 0
+    cancelled: int = 0
