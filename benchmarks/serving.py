@@ -211,7 +211,7 @@ def plot(path: Path, options: argparse.Namespace, phases: list[Phase], samples: 
     left.set(xlabel="requests per second", ylabel="tokens per second", title="Throughput")
     middle.set(xlabel="requests per second", ylabel="seconds, 95th percentile", title="Time to first token")
     middle.set_yscale("log")
-    left.legend(frameon=False)
+    left.legend(frameon=False, loc="upper left")
     *_, (name, adaptive) = samples.items()
     moments = [sample[0] for sample in adaptive]
     right.fill_between(moments, [sample[2] + sample[3] for sample in adaptive], color="0.88", step="post")
