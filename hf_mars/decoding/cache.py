@@ -5,9 +5,15 @@ from transformers import Cache
 from transformers.cache_utils import CacheLayerMixin, DynamicLayer, DynamicSlidingWindowLayer
 
 
-__all__ = ["ROW_BLOCK", "MARSCache", "MARSCacheLayer"]
+__all__ = ["ROW_BLOCK", "SLOT_BLOCK", "MARSCache", "MARSCacheLayer", "round_up"]
 
 ROW_BLOCK = 4  # rows by which the storage grows when others join
+SLOT_BLOCK = 256  # slots by which it grows as rows get longer
+
+
+def round_up(number: int, block: int) -> int:
+    """The smallest multiple of `block` that is not below `number`."""
+    return -(-number // block) * block
 
 
 class MARSCacheLayer(CacheLayerMixin):
@@ -27,7 +33,7 @@ class MARSCacheLayer(CacheLayerMixin):
             `torch.compile`.
     """
 
-    def __init__(self, block_length: int = 256, capacity: int | None = None):
+    def __init__(self, block_length: int = SLOT_BLOCK, capacity: int | None = None):
         super().__init__()
         self.block_length, self.capacity = block_length, capacity
         self.is_compileable = capacity is not None
@@ -46,7 +52,7 @@ class MARSCacheLayer(CacheLayerMixin):
         """Grow the storage, by whole blocks, until it holds at least `length` slots a row."""
         missing = length - self.keys.shape[2]
         if missing > 0:
-            growth = -(-missing // self.block_length) * self.block_length
+            growth = round_up(missing, self.block_length)
             self.keys = torch.nn.functional.pad(self.keys, (0, 0, 0, growth))
             self.values = torch.nn.functional.pad(self.values, (0, 0, 0, growth))
 
@@ -103,14 +109,14 @@ class MARSCacheLayer(CacheLayerMixin):
         """Grow the storage, by whole blocks of rows, until it holds at least `num_rows`."""
         missing = num_rows - len(self.keys)
         if missing > 0:
-            growth = -(-num_rows // ROW_BLOCK) * ROW_BLOCK - len(self.keys)
+            growth = round_up(num_rows, ROW_BLOCK) - len(self.keys)
             self.keys = torch.nn.functional.pad(self.keys, (0, 0, 0, 0, 0, 0, 0, growth))
             self.values = torch.nn.functional.pad(self.values, (0, 0, 0, 0, 0, 0, 0, growth))
 
     def trim(self, num_rows: int) -> None:
         """Give back the storage beyond the first `num_rows` rows and the block that the longest has reached."""
         if self.is_initialized:
-            length = -(-max(self.length, 1) // self.block_length) * self.block_length
+            length = round_up(max(self.length, 1), self.block_length)
             self.keys, self.values = (states[:num_rows, :, :length].clone() for states in (self.keys, self.values))
 
     def join(self, other: "MARSCacheLayer", num_rows: int, num_joining: int) -> None:

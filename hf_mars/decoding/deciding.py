@@ -56,9 +56,10 @@ def decide(
     """
     drafts, num_drafts = rows.drafts, rows.drafts.shape[1]
     start = num_drafts - rows.draft_counts
+    uniforms = None
     if options.any_sampled:
         rows.pad_draft_probabilities(vocab_size=logits.shape[-1])
-    uniforms = options.draw() if options.any_sampled else None
+        uniforms = options.draw()
     # Proposals that are still to be verified have no true prefix yet: they meet the prefix-free processors only.
     scores = options.process_columns(logits)
     if options.with_prefix:
@@ -81,10 +82,11 @@ def decide(
 
     # 2. Proposals from the masks, which followed the last draft: void if one did not hold
     masks = scores[:, num_drafts + 1 :]
-    probabilities = to_probabilities(masks, options) if options.any_sampled else None
-    proposals = (
-        sample(probabilities, uniforms[:, 0, 1 : 1 + masks.shape[1]]) if options.any_sampled else masks.argmax(-1)
-    )
+    if options.any_sampled:
+        probabilities = to_probabilities(masks, options)
+        proposals = sample(probabilities, uniforms[:, 0, 1 : 1 + masks.shape[1]])
+    else:
+        probabilities, proposals = None, masks.argmax(-1)
     num_proposed = options.count_proposals(masks, thresholds) * (num_agreed == rows.draft_counts)
     decision = Decision(num_agreed, next_token, proposals, num_proposed, scores, probabilities)
     if options.with_prefix and options.any_lossy:

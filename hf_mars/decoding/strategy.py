@@ -156,8 +156,8 @@ class MARSDecoder:
 
     def prefill(self, length: int) -> None:
         """Forward the next slots of every row's context, at most `length` and all but the last one of each."""
-        rows, counts = self.rows, (self.host_state[:, 0] - 1).clamp(max=length)
-        width, host_counts, counts = int(counts.max()), counts, counts.to(self.rows.counts.device)
+        rows, host_counts = self.rows, (self.host_state[:, 0] - 1).clamp(max=length)
+        width, counts = int(host_counts.max()), host_counts.to(rows.counts.device)
         self._forward(self._build_window(rows.tokens[:, :width], counts, num_masks=0), num_logits=1)
         self.host_state[:, 0] -= host_counts
         self.host_state[:, 2] += host_counts

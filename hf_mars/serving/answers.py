@@ -23,12 +23,10 @@ class Answer:
 
     Args:
         index (`int`): Which choice it is.
-        prompt_length (`int`): Tokens of its prompt.
         text_stream ([`TextStream`]): Turns its tokens into text.
     """
 
     index: int
-    prompt_length: int
     text_stream: TextStream
     text: str = ""
     num_forward_passes: int = 0

@@ -74,10 +74,7 @@ class Completing:
     ):
         self.engine, self.requests, self.on_end = engine, requests, on_end
         self.prompt_tokens, self.format = prompt_tokens, answer_format
-        self.answers = [
-            Answer(index, len(request.prompt_ids), stream)
-            for index, (request, stream) in enumerate(zip(requests, text_streams, strict=True))
-        ]
+        self.answers = [Answer(index, stream) for index, stream in enumerate(text_streams)]
         self.arrival, self.first_token = time.monotonic(), None
         self.is_complete = False
         self._runs: list[AsyncIterator[Run]] = []

@@ -6,7 +6,7 @@ import psutil
 import torch
 from transformers import PreTrainedModel
 
-from ..decoding.cache import ROW_BLOCK, MARSCacheLayer
+from ..decoding.cache import ROW_BLOCK, SLOT_BLOCK, round_up
 
 
 __all__ = ["KVBudget"]
@@ -48,13 +48,12 @@ class KVBudget:
     def use(self, num_rows: int, length: int) -> float:
         """The share that they take."""
         if num_rows > 1:
-            num_rows = -(-num_rows // ROW_BLOCK) * ROW_BLOCK
+            num_rows = round_up(num_rows, ROW_BLOCK)
         return num_rows * self.slots(length) / self.num_slots
 
     def slots(self, length: int) -> int:
         """The slots that are allocated for a row of that length."""
-        block_length = MARSCacheLayer().block_length
-        return -(-length // block_length) * block_length
+        return round_up(length, SLOT_BLOCK)
 
 
 def free_bytes(device: torch.device) -> float:

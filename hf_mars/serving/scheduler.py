@@ -126,6 +126,10 @@ class Scheduler:
         """Whether it takes requests."""
         return self._thread.is_alive() and not self._is_closing
 
+    @property
+    def _has_jobs(self) -> bool:
+        return bool(self._waiting or self._joining or self._running)
+
     def close(self, timeout: float | None = None) -> None:
         """
         Take no more requests, and return when those that are there are done.
@@ -171,12 +175,12 @@ class Scheduler:
     def _turn(self) -> bool:
         """One turn, once there is something to do. Returns `False` when it is closed and all is done."""
         with self._condition:
-            while not (self._waiting or self._joining or self._running or self._is_closing):
+            while not (self._has_jobs or self._is_closing):
                 self.policy.update(self.load())
                 self._condition.wait(self.policy.patience if self.policy.level > 0 else None)
         if self._is_aborting:
             self._give_up(RuntimeError("The server is shutting down."), status=503)
-        if not (self._waiting or self._joining or self._running):
+        if not self._has_jobs:
             return False
         self._drop_cancelled()
         self._admit()

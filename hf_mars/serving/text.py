@@ -23,7 +23,6 @@ class TextStream:
 
     Attributes:
         is_stopped (`bool`): Whether a stop string was met.
-        num_tokens (`int`): Tokens up to the one that completed the stop string, or all of them.
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, stop: Sequence[str] = ()):
@@ -31,7 +30,12 @@ class TextStream:
         self.stream = DecodeStream(skip_special_tokens=True)
         self.tokenizer, self.token_ids = tokenizer, []
         self.decoded, self.held = "", ""
-        self.is_stopped, self.num_tokens = False, 0
+        self.is_stopped = False
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens up to the one that completed the stop string, or all of them."""
+        return len(self.token_ids)
 
     def push(self, token_ids: Sequence[int]) -> str:
         """
@@ -45,7 +49,6 @@ class TextStream:
             if self.is_stopped:
                 break
             self.token_ids.append(token_id)
-            self.num_tokens += 1
             shown += self._add(self.stream.step(self.backend, token_id) or "")
         return shown
 
