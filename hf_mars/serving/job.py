@@ -13,7 +13,7 @@ from .policy import ThresholdPolicy
 from .request import Failure, GenerationRequest, Run
 
 
-__all__ = ["Job", "Sink", "start", "take_over"]
+__all__ = ["Job", "Sink", "count_slots", "start", "take_over"]
 
 logger = logging.getLogger(__name__)
 
@@ -70,6 +70,29 @@ class Job:
     def read_threshold(self) -> float:
         """The threshold of its next step."""
         return self.options.read_threshold()
+
+
+def count_slots(request: GenerationRequest, max_length: int, block_size: int) -> int:
+    """
+    The slots that the keys and values of a request may need.
+
+    Args:
+        request ([`GenerationRequest`]): The request.
+        max_length (`int`): Tokens of the model's context.
+        block_size (`int`): Block size where the request sets none.
+
+    Raises:
+        `ValueError`: If the prompt is empty, or too long together with the answer.
+    """
+    if not request.prompt_ids:
+        raise ValueError("The prompt is empty: it needs at least one token.")
+    length = len(request.prompt_ids) + request.max_new_tokens
+    if length > max_length:
+        raise ValueError(
+            f"The prompt has {len(request.prompt_ids)} tokens, and with {request.max_new_tokens} new ones it is "
+            f"longer than the {max_length} tokens of the model's context."
+        )
+    return length + 2 * request.mars_arguments.get("mars_block_size", block_size)
 
 
 def start(job: Job, model: PreTrainedModel, policy: ThresholdPolicy) -> None:

@@ -12,7 +12,7 @@ from transformers import PreTrainedModel
 
 from ..decoding import MARSDecoder, Step, join, leave
 from .counts import Counts
-from .job import Job, Sink, start, take_over
+from .job import Job, Sink, count_slots, start, take_over
 from .logprobs import LogprobRecord
 from .memory import KVBudget
 from .policy import Load, ThresholdPolicy
@@ -147,17 +147,7 @@ class Scheduler:
         self._thread.join()
 
     def _check(self, request: GenerationRequest) -> int:
-        """The slots a request may need."""
-        if not request.prompt_ids:
-            raise ValueError("The prompt is empty: it needs at least one token.")
-        length = len(request.prompt_ids) + request.max_new_tokens
-        if length > self.max_length:
-            raise ValueError(
-                f"The prompt has {len(request.prompt_ids)} tokens, and with {request.max_new_tokens} new ones it is "
-                f"longer than the {self.max_length} tokens of the model's context."
-            )
-        block_size = request.mars_arguments.get("mars_block_size", self.model.config.mars["block_size"])
-        num_slots = length + 2 * block_size
+        num_slots = count_slots(request, self.max_length, self.model.config.mars["block_size"])
         if not self.budget.fits(1, num_slots):
             raise ValueError(f"The request needs memory for {num_slots} tokens, more than the server has.")
         return num_slots
