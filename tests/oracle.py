@@ -17,13 +17,13 @@ def decode_without_cache(
 ) -> tuple[list[int], list[int]]:
     """Generated tokens of one unpadded prompt, and how many each forward added."""
     mask = model.config.mars["mask_token_id"]
-    tokens, run_lengths = list(prompt), []
+    tokens, acceptance_lengths = list(prompt), []
     while True:
         input_ids = torch.tensor([tokens + [mask] * (block_size - 1)])
         with torch.no_grad():
             logits = model(input_ids, use_cache=False).logits[0, len(tokens) - 1 :].float()
         logits[:, mask] = -torch.inf
-        run_lengths.append(0)
+        acceptance_lengths.append(0)
         for index, scores in enumerate(logits):
             if processors:
                 scores = processors(torch.tensor([tokens]), scores[None])[0]
@@ -31,6 +31,6 @@ def decode_without_cache(
             if index > 0 and probability < threshold:
                 break
             tokens.append(choice.item())
-            run_lengths[-1] += 1
+            acceptance_lengths[-1] += 1
             if tokens[-1] in eos_token_ids or len(tokens) == len(prompt) + max_new_tokens:
-                return tokens[len(prompt) :], run_lengths
+                return tokens[len(prompt) :], acceptance_lengths

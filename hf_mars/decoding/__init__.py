@@ -4,24 +4,27 @@ This folder imports torch and transformers only, with relative imports, because 
 `custom_generate/` folder of a checkpoint: the package and the Hub run the same source.
 """
 
+from .acceptance_counts import AcceptanceCounts
+from .batch import Batch
 from .cache import MARSCache, MARSCacheLayer
+from .decoder import MARSDecoder
 from .generate import generate, prepare
-from .joining import join, leave
-from .options import DecodingOptions
-from .output import MARSGenerateOutput
-from .rows import Step
-from .strategy import MARSDecoder
+from .options import DecodingOptions, Mode
+from .output import MARSGenerateOutput, StepOutput
+from .sampling import SamplingParams
 
 
 __all__ = [
+    "AcceptanceCounts",
+    "Batch",
     "DecodingOptions",
     "MARSCache",
     "MARSCacheLayer",
     "MARSDecoder",
     "MARSGenerateOutput",
-    "Step",
+    "Mode",
+    "SamplingParams",
+    "StepOutput",
     "generate",
-    "join",
-    "leave",
     "prepare",
 ]

@@ -8,10 +8,10 @@ __all__ = [
     "accepts",
     "confidence",
     "first_columns",
-    "leading_run",
+    "count_leading",
     "sample",
     "verify_greedily",
-    "verify_samples",
+    "rejection_sample",
 ]
 
 METRICS = ("probability", "entropy", "margin")
@@ -57,7 +57,7 @@ def accepts(confidences: torch.Tensor, threshold: torch.Tensor, metric: str = "p
     return (confidences >= threshold) & (threshold < 1)
 
 
-def leading_run(accepted: torch.Tensor) -> torch.Tensor:
+def count_leading(accepted: torch.Tensor) -> torch.Tensor:
     """
     Number of leading `True` values in each row: a position counts only if all before it do.
 
@@ -88,24 +88,24 @@ def first_columns(values: torch.Tensor, start: torch.Tensor, width: int) -> torc
 
 
 def verify_greedily(
-    candidates: torch.Tensor, drafts: torch.Tensor, draft_counts: torch.Tensor
+    candidates: torch.Tensor, drafts: torch.Tensor, num_drafts: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """
-    Keep the drafts that are the autoregressive choice, and add that choice's next token.
+    Accept the drafts that are the autoregressive choice; that choice's next token is the bonus token.
 
     Args:
-        candidates (`torch.LongTensor` of shape `(rows, num_drafts + 1)`):
+        candidates (`torch.LongTensor` of shape `(rows, max_drafts + 1)`):
             The autoregressive choice at the place of each draft and after the last one, left-aligned.
-        drafts (`torch.LongTensor` of shape `(rows, num_drafts)`): The drafts, left-aligned.
-        draft_counts (`torch.LongTensor` of shape `(rows,)`): How many of them are real.
+        drafts (`torch.LongTensor` of shape `(rows, max_drafts)`): The drafts, left-aligned.
+        num_drafts (`torch.LongTensor` of shape `(rows,)`): How many of them are real.
 
     Returns:
-        `tuple(torch.LongTensor, torch.LongTensor)`: number of drafts kept, of shape `(rows,)`, and the token after
-        them, of shape `(rows, 1)`.
+        `tuple(torch.LongTensor, torch.LongTensor)`: number of drafts accepted, of shape `(rows,)`, and the bonus token
+        after them, of shape `(rows, 1)`.
     """
-    is_draft = torch.arange(drafts.shape[1], device=drafts.device) < draft_counts[:, None]
-    num_agreed = leading_run((candidates[:, :-1] == drafts) & is_draft)
-    return num_agreed, candidates.gather(1, num_agreed[:, None])
+    is_draft = torch.arange(drafts.shape[1], device=drafts.device) < num_drafts[:, None]
+    num_accepted = count_leading((candidates[:, :-1] == drafts) & is_draft)
+    return num_accepted, candidates.gather(1, num_accepted[:, None])
 
 
 def sample(probabilities: torch.Tensor, uniforms: torch.Tensor) -> torch.Tensor:
@@ -127,44 +127,45 @@ def sample(probabilities: torch.Tensor, uniforms: torch.Tensor) -> torch.Tensor:
     return torch.searchsorted(cumulative, drawn, right=True).squeeze(-1).clamp(max=probabilities.shape[-1] - 1)
 
 
-def verify_samples(
+def rejection_sample(
     probabilities: torch.Tensor,
     drafts: torch.Tensor,
-    draft_counts: torch.Tensor,
+    num_drafts: torch.Tensor,
     draft_probabilities: torch.Tensor | None,
     uniforms: torch.Tensor,
-    next_uniforms: torch.Tensor,
+    bonus_uniforms: torch.Tensor,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """
-    Speculative sampling: keep a draft x with probability min(1, p(x) / q(x)), and replace the first one that is not
-    kept by a sample from max(p - q, 0), so that every token has exactly the distribution p of autoregressive sampling.
+    Rejection sampling: accept a draft x with probability min(1, p(x) / q(x)), and replace the first one that is
+    rejected by a sample from max(p - q, 0), so that every token has exactly the
+    distribution p of autoregressive sampling.
 
     Args:
-        probabilities (`torch.FloatTensor` of shape `(rows, num_drafts + 1, vocab_size)`):
+        probabilities (`torch.FloatTensor` of shape `(rows, max_drafts + 1, vocab_size)`):
             Autoregressive distributions p at the place of each draft and after the last one, left-aligned.
-        drafts (`torch.LongTensor` of shape `(rows, num_drafts)`): The drafts, left-aligned.
-        draft_counts (`torch.LongTensor` of shape `(rows,)`): How many of them are real.
-        draft_probabilities (`torch.FloatTensor` of shape `(rows, num_drafts, vocab_size)`):
+        drafts (`torch.LongTensor` of shape `(rows, max_drafts)`): The drafts, left-aligned.
+        num_drafts (`torch.LongTensor` of shape `(rows,)`): How many of them are real.
+        draft_probabilities (`torch.FloatTensor` of shape `(rows, max_drafts, vocab_size)`):
             Distributions q that the drafts were sampled from; `None` if there are no drafts.
-        uniforms (`torch.FloatTensor` of shape `(rows, num_drafts)`): Random numbers in [0, 1), for the drafts.
-        next_uniforms (`torch.FloatTensor` of shape `(rows,)`): Random numbers in [0, 1), for the token after them.
+        uniforms (`torch.FloatTensor` of shape `(rows, max_drafts)`): Random numbers in [0, 1), for the drafts.
+        bonus_uniforms (`torch.FloatTensor` of shape `(rows,)`): Random numbers in [0, 1), for the bonus token.
 
     Returns:
         See [`verify_greedily`].
     """
-    num_drafts = drafts.shape[1]
-    if num_drafts == 0:
-        return torch.zeros_like(draft_counts), sample(probabilities[:, 0], next_uniforms)[:, None]
-    is_draft = torch.arange(num_drafts, device=drafts.device) < draft_counts[:, None]
+    max_drafts = drafts.shape[1]
+    if max_drafts == 0:
+        return torch.zeros_like(num_drafts), sample(probabilities[:, 0], bonus_uniforms)[:, None]
+    is_draft = torch.arange(max_drafts, device=drafts.device) < num_drafts[:, None]
     target = probabilities[:, :-1].gather(2, drafts[:, :, None]).squeeze(2)
     proposed = draft_probabilities.gather(2, drafts[:, :, None]).squeeze(2)
-    num_agreed = leading_run((uniforms * proposed < target) & is_draft)
+    num_accepted = count_leading((uniforms * proposed < target) & is_draft)
 
     rows = torch.arange(len(drafts), device=drafts.device)
-    remaining = probabilities[rows, num_agreed]
-    rejected = draft_probabilities[rows, num_agreed.clamp(max=num_drafts - 1)]
+    remaining = probabilities[rows, num_accepted]
+    rejected = draft_probabilities[rows, num_accepted.clamp(max=max_drafts - 1)]
     residual = (remaining - rejected).clamp(min=0)
     # Rounding can leave nothing of two equal distributions; then either one will do.
-    is_rejected = (num_agreed < draft_counts) & (residual.sum(-1) > 0)
+    is_rejected = (num_accepted < num_drafts) & (residual.sum(-1) > 0)
     remaining = residual.where(is_rejected[:, None], remaining)
-    return num_agreed, sample(remaining, next_uniforms)[:, None]
+    return num_accepted, sample(remaining, bonus_uniforms)[:, None]

@@ -1,8 +1,9 @@
 """The loop that `GenerationMixin.generate` calls once it has prepared its inputs."""
 
+from dataclasses import fields, replace
+
 import torch
 from transformers import (
-    Cache,
     DynamicCache,
     GenerationConfig,
     LogitsProcessorList,
@@ -12,15 +13,19 @@ from transformers import (
 from transformers.integrations.deepspeed import is_deepspeed_zero3_enabled
 from transformers.integrations.fsdp import is_fsdp_managed_module
 
+from .acceptance_counts import AcceptanceCounts
+from .batch import Batch
+from .context import Context, get_context_length
+from .decoder import MARSDecoder
 from .options import DecodingOptions
-from .output import MARSGenerateOutput, TokenRecord
-from .processing import check_processors
-from .rows import Step
-from .strategy import MARSDecoder
-from .streaming import RunStreamer
+from .output import MARSGenerateOutput, StepOutput, TokenRecord
+from .processing import check_processors, for_row, is_position_wise
+from .sampling import SamplingParams
+from .stopping import StoppingRule
+from .streaming import AcceptedTokensStreamer
 
 
-__all__ = ["create_decoder", "decode"]
+__all__ = ["by_row", "create_decoder", "decode"]
 
 
 def decode(
@@ -31,7 +36,7 @@ def decode(
     generation_config: GenerationConfig,
     *,
     options: DecodingOptions,
-    streamer: RunStreamer | None = None,
+    streamer: AcceptedTokensStreamer | None = None,
     synced_gpus: bool | None = None,
     **model_kwargs,
 ) -> MARSGenerateOutput | torch.Tensor:
@@ -44,7 +49,7 @@ def decode(
         logits_processor, stopping_criteria, generation_config, model_kwargs: As prepared by `generate`, which would
             pass arguments that are named here unprepared.
         options ([`DecodingOptions`]): How to decode.
-        streamer ([`RunStreamer`], *optional*): Gets each run of tokens as it is accepted.
+        streamer ([`AcceptedTokensStreamer`], *optional*): Gets the tokens of each forward as they are accepted.
         synced_gpus (`bool`, *optional*): See `GenerationMixin.generate`.
 
     Returns:
@@ -52,52 +57,52 @@ def decode(
         of shape `(batch_size, sequence_length)`.
     """
     decoder = create_decoder(
-        model,
-        input_ids,
-        logits_processor,
-        stopping_criteria,
-        generation_config,
-        options=options,
-        with_confidences=streamer is not None and streamer.wants_confidences,
-        **model_kwargs,
+        model, input_ids, logits_processor, stopping_criteria, generation_config, options=options, **model_kwargs
     )
-    if decoder.static and model._valid_auto_compile_criteria({"cache": decoder.cache}, generation_config):
-        decoder.forward = model.get_compiled_call(generation_config.compile_config)
+    batch, output_dict = decoder.batch, generation_config.return_dict_in_generate
     if generation_config.prefill_chunk_size is not None:
-        while decoder.rows.tokens.shape[1] > generation_config.prefill_chunk_size:
+        while batch.rows.tokens.shape[1] > generation_config.prefill_chunk_size:
             decoder.prefill(generation_config.prefill_chunk_size)
 
-    steps = []
-    with model._optimize_model_for_decode():
-        while model._has_unfinished_sequences(decoder.is_done, is_synced(model, synced_gpus), input_ids.device):
-            if decoder.is_done:  # other processes still decode, and need this one's share of the weights
-                model(input_ids=decoder.sequences[:1, :1], use_cache=False)
-                continue
-            step = decoder.step()
-            steps.append(step)
-            if streamer is not None:
-                length = step.run_lengths[0]
-                confidences = None if step.confidences is None else step.confidences[0, :length]
-                streamer.put_run(step.runs[0, :length], confidences)
-
     batch_size, prompt_length = input_ids.shape
-    run_lengths = collect_run_lengths(steps, batch_size)
-    num_tokens = max(map(sum, run_lengths))
-    sequences = decoder.sequences[:, : prompt_length + num_tokens]
-    past, output_dict = decoder.past, generation_config.return_dict_in_generate
-    if past is None and output_dict and batch_size == 1 and decoder.use_cache:
+    logits = TokenRecord(batch_size, input_ids.device) if output_dict and generation_config.output_logits else None
+    returns = {
+        "return_logits": logits is not None,
+        "return_confidences": streamer is not None and streamer.wants_confidences,
+    }
+    outputs = []
+    with model._optimize_model_for_decode():
+        while model._has_unfinished_sequences(batch.is_done, is_synced(model, synced_gpus), input_ids.device):
+            if batch.is_done:  # other processes still decode, and need this one's share of the weights
+                model(input_ids=batch.sequences[:1, :1], use_cache=False)
+                continue
+            output = decoder.step(**returns)
+            if logits is not None:
+                logits.add(output.logits, output.ids, output.acceptance_lengths)
+            if streamer is not None:
+                length = output.acceptance_lengths[0]
+                confidences = None if output.confidences is None else output.confidences[0, :length]
+                streamer.put_accepted(output.accepted_tokens[0, :length], confidences)
+            outputs.append(replace(output, logits=None))
+
+    acceptance_lengths, counts = collect_counts(outputs, batch_size)
+    num_tokens = max(map(sum, acceptance_lengths))
+    sequences = batch.sequences[:, : prompt_length + num_tokens]
+    past = batch.context.past
+    if past is None and output_dict and batch_size == 1 and batch.use_cache:
         past = DynamicCache(config=decoder.config)
     if past is not None:
-        decoder.cache.store(past, max_length=decoder.context_length + num_tokens - 1)
+        batch.cache.store(past, max_length=batch.context.length + num_tokens - 1)
     if not output_dict:
         return sequences
-    records = {"scores": decoder.scores, "logits": decoder.logits}
     return MARSGenerateOutput(
         sequences=sequences,
-        **{name: record and record.to_tuple(num_tokens) for name, record in records.items()},
+        scores=decoder.scores and decoder.scores.to_tuple(num_tokens),
+        logits=logits and logits.to_tuple(num_tokens),
         cache=past,
-        num_forward_passes=len(steps),
-        run_lengths=run_lengths,
+        num_forward_passes=len(outputs),
+        acceptance_lengths=acceptance_lengths,
+        **by_row(counts),
     )
 
 
@@ -109,7 +114,6 @@ def create_decoder(
     generation_config: GenerationConfig,
     *,
     options: DecodingOptions,
-    with_confidences: bool = False,
     generator: torch.Generator | None = None,
     **model_kwargs,
 ) -> MARSDecoder:
@@ -117,7 +121,6 @@ def create_decoder(
     The decoder of a batch, before its first forward.
 
     Args:
-        with_confidences (`bool`, *optional*, defaults to `False`): Whether steps tell the confidence of their tokens.
         generator (`torch.Generator`, *optional*): Source of the random numbers, on the CPU.
         model, input_ids, logits_processor, stopping_criteria, generation_config, options, model_kwargs:
             See [`decode`].
@@ -128,62 +131,45 @@ def create_decoder(
         model_kwargs.pop(name, None)
         for name in ("attention_mask", "position_ids", "inputs_embeds", "cache", "use_cache")
     )
-    batch_size, prompt_length = input_ids.shape
     check_processors(logits_processor)
     past = cache if getattr(cache, "_is_user_defined", False) else None
+    length = get_context_length(input_ids, attention_mask, inputs_embeds, past, generation_config)
+    batch_size, prompt_length = input_ids.shape
+    stopping = StoppingRule(stopping_criteria, prompt_length, batch_size, options.mask_token_id)
+    position_wise = LogitsProcessorList(filter(is_position_wise, logits_processor))
+    params = [
+        SamplingParams(
+            decoding=options,
+            index=row,
+            num_rows=batch_size,
+            max_length=stopping.max_length,
+            eos_token_ids=stopping.eos_token_ids,
+            do_sample=generation_config.do_sample,
+            processors=LogitsProcessorList(for_row(p, row, batch_size) for p in logits_processor),
+            position_wise=position_wise,
+            generator=generator,
+        )
+        for row in range(batch_size)
+    ]
     pad_token = generation_config._pad_token_tensor
-    records = {
-        name: TokenRecord(batch_size, prompt_length, input_ids.device)
-        for name in ("scores", "logits")
-        if generation_config.return_dict_in_generate and getattr(generation_config, f"output_{name}")
-    }
-    return MARSDecoder(
-        model,
-        options,
-        input_ids,
-        get_context_length(input_ids, attention_mask, inputs_embeds, past, generation_config),
-        position_ids,
-        logits_processor,
-        stopping_criteria,
-        attention_mask=attention_mask,
-        inputs_embeds=inputs_embeds,
-        past=past,
+    batch = Batch(
+        Context(input_ids.long(), length, position_ids, attention_mask, inputs_embeds, past),
+        params,
+        model.config.get_text_config().num_hidden_layers,
+        pad_token_id=0 if pad_token is None else int(pad_token),
         use_cache=use_cache is not False,
         static=generation_config.cache_implementation == "static",
-        do_sample=generation_config.do_sample,
-        pad_token_id=0 if pad_token is None else int(pad_token),
-        with_confidences=with_confidences,
-        generator=generator,
-        **records,
+        stopping=stopping if stopping.others else None,
+    )
+    has_scores = generation_config.return_dict_in_generate and generation_config.output_scores
+    compiles = batch.static and model._valid_auto_compile_criteria({"cache": batch.cache}, generation_config)
+    return MARSDecoder(
+        model,
+        batch,
+        scores=TokenRecord(batch_size, input_ids.device) if has_scores else None,
+        forward=model.get_compiled_call(generation_config.compile_config) if compiles else None,
         **model_kwargs,
     )
-
-
-def get_context_length(
-    input_ids: torch.Tensor,
-    attention_mask: torch.Tensor | None,
-    inputs_embeds: torch.Tensor | None,
-    past: Cache | None,
-    generation_config: GenerationConfig,
-) -> int:
-    """Number of slots before the first generated token: a passed cache may hold what `input_ids` leaves out."""
-    past_length = 0 if past is None else past.get_seq_length()
-    length = input_ids.shape[1] if inputs_embeds is None else inputs_embeds.shape[1]
-    mask_length = (
-        getattr(generation_config, "_mask_length", length) if attention_mask is None else attention_mask.shape[1]
-    )
-    if inputs_embeds is None and mask_length == length + past_length:
-        length = mask_length
-    if mask_length != length:
-        raise ValueError(
-            f"`attention_mask` covers {mask_length} positions, but there are {length}: it must cover the cache, if "
-            "one is passed, and the prompt."
-        )
-    if length == 0:
-        raise ValueError("`input_ids` is empty: pass at least one token.")
-    if past_length >= length:
-        raise ValueError(f"`cache` holds {past_length} positions, and nothing new follows: pass the new tokens too.")
-    return length
 
 
 def is_synced(model: PreTrainedModel, synced_gpus: bool | None) -> bool:
@@ -195,11 +181,18 @@ def is_synced(model: PreTrainedModel, synced_gpus: bool | None) -> bool:
     return world_size > 1 and (is_deepspeed_zero3_enabled() or is_fsdp_managed_module(model))
 
 
-def collect_run_lengths(steps: list[Step], batch_size: int) -> list[list[int]]:
-    """For each row of the batch, the tokens that each of its forwards added."""
-    run_lengths = [[] for _ in range(batch_size)]
-    for step in steps:
-        for row, run_length in zip(step.ids.tolist(), step.run_lengths.tolist(), strict=True):
-            if run_length > 0:
-                run_lengths[row].append(run_length)
-    return run_lengths
+def collect_counts(outputs: list[StepOutput], batch_size: int) -> tuple[list[list[int]], list[AcceptanceCounts]]:
+    """For each row of the batch, the tokens that each of its forwards added, and the counts of its drafts."""
+    acceptance_lengths, counts = [[] for _ in range(batch_size)], [AcceptanceCounts() for _ in range(batch_size)]
+    for output in outputs:
+        columns = (output.ids, output.acceptance_lengths, output.num_draft_tokens, output.num_accepted_tokens)
+        for row, length, num_draft_tokens, num_accepted_tokens in torch.stack(columns, dim=1).tolist():
+            if length > 0:
+                acceptance_lengths[row].append(length)
+                counts[row].observe(num_draft_tokens, num_accepted_tokens)
+    return acceptance_lengths, counts
+
+
+def by_row(counts: list[AcceptanceCounts]) -> dict[str, list]:
+    """Every count as a list with one entry a row."""
+    return {field.name: [getattr(row, field.name) for row in counts] for field in fields(AcceptanceCounts)}

@@ -9,11 +9,12 @@ import torch
 from transformers import GenerationMixin, LogitsProcessor, LogitsProcessorList, PreTrainedModel, StoppingCriteriaList
 from transformers.generation import StopStringCriteria
 
-from .decode import create_decoder, decode
-from .options import DecodingOptions, Threshold
+from .acceptance_counts import AcceptanceCounts
+from .decode import by_row, create_decoder, decode
+from .decoder import MARSDecoder
+from .options import DecodingOptions, Mode, Threshold
 from .output import MARSGenerateOutput
-from .strategy import MARSDecoder
-from .streaming import RunStreamer
+from .streaming import AcceptedTokensStreamer
 from .support import check_supported
 
 
@@ -66,7 +67,7 @@ def generate(
         mars_verify (`bool`, *optional*, defaults to `False`):
             Return what plain generation returns. In float32 and float64 greedy outputs are the same token for token;
             in half precision two forwards of different width can round differently and break a near tie. With
-            sampling, every token has exactly the distribution of plain sampling (speculative sampling), not the same
+            sampling, every token has exactly the distribution of plain sampling (rejection sampling), not the same
             random draws.
         mars_metric (`str`, *optional*, defaults to `"probability"`):
             What the confidence is: the `"probability"` of the most likely token (accept while at least the threshold),
@@ -82,9 +83,9 @@ def generate(
               processor of your own that keeps a state between calls sees the calls of several rows in turns.
             - `stopping_criteria`, `stop_strings`, `max_time`: called after each token of each row, with all rows as
               `input_ids` of shape `(batch_size, length)`, see [`StoppingRule`]. A row ends when its own value is true.
-            - `streamer`: a batch of one. `put` gets each run of tokens as it is accepted, `end` comes once, also after
-              an exception. A streamer with a method `put_run(token_ids, confidences)` gets that instead of `put`, see
-              [`RunStreamer`].
+            - `streamer`: a batch of one. `put` gets the tokens of each forward as they are accepted, `end` comes once,
+              also after an exception. A streamer with a method `put_accepted(token_ids, confidences)` gets that
+              instead of `put`, see [`AcceptedTokensStreamer`].
             - `cache`: a [`DynamicCache`] of an earlier turn, updated in place. `use_cache=False` works.
             - `cache_implementation="static"`: preallocated storage and windows of `2 * mars_block_size - 1` columns,
               so that steps have static shapes and are compiled where `generate` compiles.
@@ -109,10 +110,10 @@ def generate(
     if not arguments or arguments == {"mars_verify": False}:
         return GenerationMixin.generate(model, **kwargs)
     if kwargs.get("streamer") is None:
-        return generate_runs(model, arguments, **kwargs)
-    streamer = RunStreamer(kwargs.pop("streamer"))
+        return generate_with_masks(model, arguments, **kwargs)
+    streamer = AcceptedTokensStreamer(kwargs.pop("streamer"))
     try:
-        return generate_runs(model, arguments, streamer=streamer, **kwargs)
+        return generate_with_masks(model, arguments, streamer=streamer, **kwargs)
     finally:
         streamer.end()  # a reader in another thread must not wait for ever
 
@@ -144,13 +145,15 @@ def prepare(
     return GenerationMixin.generate(model, input_ids, custom_generate=strategy, **kwargs)
 
 
-def generate_runs(model: PreTrainedModel, arguments: dict[str, Any], **kwargs) -> MARSGenerateOutput | torch.Tensor:
+def generate_with_masks(
+    model: PreTrainedModel, arguments: dict[str, Any], **kwargs
+) -> MARSGenerateOutput | torch.Tensor:
     """Check a call with `mars_*` arguments, and choose between one and several tokens a forward."""
     options = DecodingOptions.from_arguments(model, arguments)
     lookup = make_lookup(model, kwargs)
     check_supported(lookup)
-    if options.is_autoregressive:
-        return generate_autoregressively(model, options, lookup, **kwargs)
+    if options.mode is Mode.PLAIN:
+        return generate_plainly(model, options, lookup, **kwargs)
     # A callable strategy does not get these three from `generate`.
     tokenizer, stop_strings = kwargs.pop("tokenizer", None), lookup("stop_strings")
     if stop_strings is not None and tokenizer is not None:
@@ -188,7 +191,7 @@ def collect_mars_arguments(given: dict[str, Any], kwargs: dict[str, Any]) -> dic
     return arguments | {name: value for name, value in given.items() if value is not None}
 
 
-def generate_autoregressively(
+def generate_plainly(
     model: PreTrainedModel, options: DecodingOptions, lookup: Callable[[str], Any], **kwargs
 ) -> MARSGenerateOutput | torch.Tensor:
     """One token a forward: the plain path, with the mask token excluded and the counts that come with the others."""
@@ -210,14 +213,19 @@ def generate_autoregressively(
     # A row that another criterion ended is filled up as well.
     others = [lookup("stop_strings"), lookup("max_time"), kwargs.get("stopping_criteria")]
     fill = (eos if isinstance(eos, int) else None) if pad is None else pad
-    run_lengths = []
+    acceptance_lengths = []
     for row in generated:
         length = next((index + 1 for index, token in enumerate(row) if token in eos_token_ids), len(row))
         while any(others) and length == len(row) > 1 and row[-1] == fill:
             row.pop()
             length -= 1
-        run_lengths.append([1] * length)
-    return MARSGenerateOutput(**output, num_forward_passes=max(map(len, run_lengths)), run_lengths=run_lengths)
+        acceptance_lengths.append([1] * length)
+    return MARSGenerateOutput(
+        **output,
+        num_forward_passes=max(map(len, acceptance_lengths)),
+        acceptance_lengths=acceptance_lengths,
+        **by_row([AcceptanceCounts() for _ in generated]),
+    )
 
 
 class ExcludeMaskToken(LogitsProcessor):

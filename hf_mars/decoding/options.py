@@ -3,6 +3,7 @@
 import difflib
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import Enum
 from numbers import Integral, Real
 from typing import Any
 
@@ -12,10 +13,27 @@ from transformers import PreTrainedModel
 from .acceptance import METRICS
 
 
-__all__ = ["DecodingOptions", "Threshold"]
+__all__ = ["DecodingOptions", "Mode", "Threshold"]
 
 Threshold = float | torch.Tensor | Callable[[], float | torch.Tensor]
 NAMES = ("mars_threshold", "mars_block_size", "mars_verify", "mars_metric")
+
+
+class Mode(str, Enum):
+    """
+    How a forward adds tokens to a sequence. The values are the names that results go by.
+
+    - `PLAIN`: the model's own next token, one a forward.
+    - `LOSSY`: that, and the masks whose confidence passes a threshold.
+    - `VERIFY`: several tokens too, each of them checked: the tokens of plain decoding.
+    """
+
+    PLAIN = "AR"
+    LOSSY = "lossy"
+    VERIFY = "verify"
+
+    def __str__(self) -> str:
+        return self.value
 
 
 @dataclass(frozen=True)
@@ -29,8 +47,8 @@ class DecodingOptions:
             one number a row, or a function without arguments that returns either and is called at every step.
         block_size (`int`):
             Most tokens a forward may add to a row; `block_size - 1` masks are appended.
-        verify (`bool`):
-            Whether to check every token against the model's own autoregressive choice before returning it.
+        mode ([`Mode`]):
+            `PLAIN` where no mask can ever be accepted.
         metric (`str`):
             What the confidence is, see [`confidence`].
         mask_token_id (`int`):
@@ -39,7 +57,7 @@ class DecodingOptions:
 
     threshold: Threshold
     block_size: int
-    verify: bool
+    mode: Mode
     metric: str
     mask_token_id: int
 
@@ -82,22 +100,15 @@ class DecodingOptions:
         if not callable(threshold):
             threshold = check_threshold(threshold, metric)
             threshold = threshold.cpu() if isinstance(threshold, torch.Tensor) else threshold
+        block_size = check_block_size(arguments.get("mars_block_size", mars["block_size"]))
+        mode = Mode.VERIFY if verify else Mode.LOSSY
         return cls(
             threshold=threshold,
-            block_size=check_block_size(arguments.get("mars_block_size", mars["block_size"])),
-            verify=verify,
+            block_size=block_size,
+            mode=mode if accepts_masks(threshold, block_size, metric) else Mode.PLAIN,
             metric=metric,
             mask_token_id=mars["mask_token_id"],
         )
-
-    @property
-    def is_autoregressive(self) -> bool:
-        """Whether these options mean one token a forward, which the plain path does without masks."""
-        if self.block_size == 1:
-            return True
-        if self.metric == "entropy" or callable(self.threshold):
-            return False
-        return bool((torch.as_tensor(self.threshold) >= 1).all())
 
     def read_threshold(self, batch_size: int) -> float | torch.Tensor:
         """
@@ -114,6 +125,15 @@ class DecodingOptions:
                 f"`mars_threshold` has {len(threshold)} numbers for a batch of {batch_size}: pass one for each row."
             )
         return threshold.repeat_interleave(batch_size // len(threshold))  # `num_return_sequences` repeats rows
+
+
+def accepts_masks(threshold: Threshold, block_size: int, metric: str) -> bool:
+    """Whether a mask may ever be accepted; if not, the plain path does the same without masks."""
+    if block_size == 1:
+        return False
+    if metric == "entropy" or callable(threshold):
+        return True
+    return bool((torch.as_tensor(threshold) < 1).any())
 
 
 def check_threshold(threshold: Any, metric: str) -> float | torch.Tensor:

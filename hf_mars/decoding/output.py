@@ -6,7 +6,32 @@ import torch
 from transformers.generation import GenerateDecoderOnlyOutput
 
 
-__all__ = ["MARSGenerateOutput", "TokenRecord"]
+__all__ = ["MARSGenerateOutput", "StepOutput", "TokenRecord"]
+
+
+@dataclass(frozen=True)
+class StepOutput:
+    """
+    What one forward added, on the host.
+
+    Args:
+        ids (`torch.LongTensor` of shape `(rows,)`): Rows of the batch that took part.
+        accepted_tokens (`torch.LongTensor` of shape `(rows, width)`): Tokens added to each, left-aligned.
+        acceptance_lengths (`torch.LongTensor` of shape `(rows,)`): How many; 0 for a row that was done before.
+        num_draft_tokens, num_accepted_tokens (`torch.LongTensor` of shape `(rows,)`):
+            Draft tokens of each, and how many of them held, see [`AcceptanceCounts`].
+        confidences (`torch.FloatTensor` of shape `(rows, width)`, *optional*): Confidence of each accepted token.
+        logits (`torch.FloatTensor` of shape `(rows, width, vocab_size)`, *optional*):
+            Logits of each accepted token, without processors; these stay on the device.
+    """
+
+    ids: torch.Tensor
+    accepted_tokens: torch.Tensor
+    acceptance_lengths: torch.Tensor
+    num_draft_tokens: torch.Tensor
+    num_accepted_tokens: torch.Tensor
+    confidences: torch.Tensor | None = None
+    logits: torch.Tensor | None = None
 
 
 @dataclass
@@ -20,16 +45,30 @@ class MARSGenerateOutput(GenerateDecoderOnlyOutput):
     of one or where a `cache` was passed: rows of a larger batch leave as they finish. It covers the slots that all
     rows filled with real tokens.
 
+    The counts of drafts have the names and definitions of vLLM, and are taken before a row is cut at its budget or its
+    end: see [`AcceptanceCounts`].
+
     Args:
         num_forward_passes (`int`, *optional*):
             Forward passes that the batch took, the one over the prompt included.
-        run_lengths (`list[list[int]]`, *optional*):
+        acceptance_lengths (`list[list[int]]`, *optional*):
             For each row, the number of tokens that each of its forward passes added. They sum to the row's number of
             generated tokens, the end-of-sequence token included and padding excluded.
+        num_drafts (`list[int]`, *optional*):
+            For each row, the forward passes that had at least one draft token. Verified decoding counts the drafts
+            that a forward verified, lossy decoding the masks that it offered.
+        num_draft_tokens (`list[int]`, *optional*): For each row, the draft tokens.
+        num_accepted_tokens (`list[int]`, *optional*): For each row, the draft tokens that were accepted.
+        num_accepted_tokens_per_pos (`list[list[int]]`, *optional*):
+            For each row, the same by position in the draft, the first one first.
     """
 
     num_forward_passes: int | None = None
-    run_lengths: list[list[int]] | None = None
+    acceptance_lengths: list[list[int]] | None = None
+    num_drafts: list[int] | None = None
+    num_draft_tokens: list[int] | None = None
+    num_accepted_tokens: list[int] | None = None
+    num_accepted_tokens_per_pos: list[list[int]] | None = None
 
     @property
     def tokens_per_forward(self) -> float:
@@ -37,7 +76,17 @@ class MARSGenerateOutput(GenerateDecoderOnlyOutput):
         Generated tokens over forward passes, both counted row by row: a row that is done takes no more forwards. Plain
         autoregressive decoding has 1.0.
         """
-        return sum(map(sum, self.run_lengths)) / sum(map(len, self.run_lengths))
+        return sum(map(sum, self.acceptance_lengths)) / sum(map(len, self.acceptance_lengths))
+
+    @property
+    def acceptance_rate(self) -> float:
+        """Accepted over draft tokens, of all rows; 0.0 where nothing was drafted."""
+        return sum(self.num_accepted_tokens) / max(sum(self.num_draft_tokens), 1)
+
+    @property
+    def mean_acceptance_length(self) -> float:
+        """Mean tokens of a forward with drafts: 1 + accepted tokens over drafts, of all rows; 1.0 without drafts."""
+        return 1 + sum(self.num_accepted_tokens) / max(sum(self.num_drafts), 1)
 
 
 class TokenRecord:
@@ -46,43 +95,35 @@ class TokenRecord:
 
     Args:
         batch_size (`int`): Number of rows.
-        prompt_length (`int`): Length of the sequences before the first token.
         device (`torch.device`): Where to keep it.
     """
 
-    def __init__(self, batch_size: int, prompt_length: int, device: torch.device):
-        self.prompt_length = prompt_length
+    def __init__(self, batch_size: int, device: torch.device):
         self.values = torch.zeros(batch_size, 0, 0, device=device)
+        self.num_tokens = torch.zeros(batch_size, dtype=torch.long, device=device)
 
-    def add(
-        self,
-        values: torch.Tensor,
-        first_column: torch.Tensor,
-        ids: torch.Tensor,
-        lengths: torch.Tensor,
-        run_lengths: torch.Tensor,
-    ) -> None:
+    def add(self, values: torch.Tensor, ids: torch.Tensor, acceptance_lengths: torch.Tensor) -> None:
         """
-        Add the vectors of one run for each row.
+        Add the vectors of the tokens that one forward added.
 
         Args:
-            values (`torch.FloatTensor` of shape `(rows, columns, size)`): One vector a column.
-            first_column (`torch.LongTensor` of shape `(rows,)`): Column of each run's first token.
+            values (`torch.FloatTensor` of shape `(rows, width, size)`): One vector a token, left-aligned.
             ids (`torch.LongTensor` of shape `(rows,)`): Index of each row in the batch.
-            lengths (`torch.LongTensor` of shape `(rows,)`): Length of each sequence before the run.
-            run_lengths (`torch.LongTensor` of shape `(rows,)`): Length of each run.
+            acceptance_lengths (`torch.LongTensor` of shape `(rows,)`): Number of tokens of each row.
         """
-        missing = int((lengths + run_lengths).max()) - self.prompt_length - self.values.shape[1]
+        ids, acceptance_lengths = ids.to(values.device), acceptance_lengths.to(values.device)
+        start = self.num_tokens[ids]
+        self.num_tokens[ids] = start + acceptance_lengths
+        missing = int(self.num_tokens.max()) - self.values.shape[1]
         if missing > 0:
             grown = self.values.new_zeros(
                 len(self.values), max(2 * self.values.shape[1], missing, 32), values.shape[2]
             )
             grown[:, : self.values.shape[1], : self.values.shape[2]] = self.values
             self.values = grown
-        position = torch.arange(int(run_lengths.max()), device=values.device)
-        row, offset = (position < run_lengths[:, None]).nonzero(as_tuple=True)
-        index = lengths[row] - self.prompt_length + offset
-        self.values[ids[row], index] = values[row, first_column[row] + offset]
+        position = torch.arange(values.shape[1], device=values.device)
+        row, offset = (position < acceptance_lengths[:, None]).nonzero(as_tuple=True)
+        self.values[ids[row], start[row] + offset] = values[row, offset]
 
     def to_tuple(self, num_tokens: int) -> tuple[torch.Tensor, ...]:
         """One tensor of shape `(batch_size, size)` for each generated token."""

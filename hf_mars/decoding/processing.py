@@ -1,4 +1,4 @@
-"""Logits processors: called once for all columns where the prefix does not matter, else one position at a time."""
+"""Logits processors: position-wise ones are called once for all columns, others one position at a time."""
 
 import copy
 
@@ -6,11 +6,16 @@ import torch
 from transformers import LogitsProcessor, LogitsProcessorList
 from transformers.generation import logits_process
 
+from .acceptance import accepts, confidence, sample
+from .options import Mode
+from .rows import Rows
+from .sampling import SamplingParams, SamplingTensors, ends
 
-__all__ = ["check_processors", "for_row", "is_prefix_free", "process_position"]
+
+__all__ = ["check_processors", "for_row", "is_position_wise", "process_by_position", "process_position_wise"]
 
 # They look at the scores of one position alone.
-PREFIX_FREE = (
+POSITION_WISE = (
     logits_process.EpsilonLogitsWarper,
     logits_process.EtaLogitsWarper,
     logits_process.InfNanRemoveLogitsProcessor,
@@ -43,34 +48,125 @@ def check_processors(processors: LogitsProcessorList) -> None:
             )
 
 
-def is_prefix_free(processor: LogitsProcessor) -> bool:
-    """Whether a processor looks at the scores of one position alone, so that a proposal may meet it."""
-    return isinstance(processor, PREFIX_FREE)
+def is_position_wise(processor: LogitsProcessor) -> bool:
+    """Whether a processor looks at the scores of one position alone, so that a draft token may meet it."""
+    return isinstance(processor, POSITION_WISE)
 
 
-def process_position(
-    processors: LogitsProcessorList, prefix: torch.Tensor, scores: torch.Tensor, mask_token_id: int
-) -> torch.Tensor:
+def process_position_wise(scores: torch.Tensor, sampling: SamplingTensors) -> torch.Tensor:
+    """Apply every row's position-wise processors to its columns, of shape `(rows, columns, vocab_size)`."""
+    processed = scores
+    for rows in sampling.by_processors:
+        processors = rows.params[0].position_wise
+        if not processors:
+            continue
+        selected = scores if len(rows.params) == len(scores) else scores[rows.indices]
+        flat = selected.reshape(-1, scores.shape[-1])
+        no_prefix = torch.zeros(len(flat), 0, dtype=torch.long, device=scores.device)
+        values = processors(no_prefix, flat).view_as(selected)
+        values[..., sampling.mask_token_id] = -torch.inf
+        processed = values if len(rows.params) == len(scores) else processed.index_copy(0, rows.indices, values)
+    return processed
+
+
+def process_by_position(
+    logits: torch.Tensor,
+    scores: torch.Tensor,
+    rows: Rows,
+    sampling: SamplingTensors,
+    thresholds: torch.Tensor,
+    uniforms: torch.Tensor | None,
+    sequences: torch.Tensor,
+) -> tuple[torch.Tensor, torch.Tensor]:
     """
-    Apply a row's processors to the scores of the position after its true prefix.
+    Apply the processors that look at the tokens so far: to each draft's position and the one after, and in lossy mode
+    to each mask, in order, and for as long as the token before is accepted.
 
     Args:
-        processors ([`LogitsProcessorList`]): Of the row, see [`for_row`].
-        prefix (`torch.LongTensor` of shape `(length,)`): The true tokens so far, with the row's left padding.
-        scores (`torch.FloatTensor` of shape `(vocab_size,)`): Scores, the mask token's at -inf.
-        mask_token_id (`int`): Id of the mask token.
+        logits, rows, sampling, thresholds, sequences: As for [`decide`].
+        scores (`torch.FloatTensor` of shape `(rows, columns, vocab_size)`): After the position-wise processors.
+        uniforms (`torch.FloatTensor` of shape `(rows, 2, largest_block)`, *optional*): See [`draw_uniforms`].
+
+    Returns:
+        `tuple(torch.FloatTensor, torch.LongTensor)`: the processed scores, and of shape `(rows,)` how many masks of
+        each row may be accepted, as no others met the tokens before them.
+    """
+    scores = scores.clone()
+    max_drafts = rows.drafts.shape[1]
+    num_masks = logits.shape[1] - max_drafts - 1
+    reach = [num_masks] * len(logits)
+    state = torch.stack([rows.ids, rows.lengths, rows.num_drafts], dim=1).tolist()
+    for index in sampling.with_prefix:
+        params, (row, length, num_drafts) = sampling.params[index], state[index]
+        prefix = sequences[row, :length]
+        is_lossy = params.decoding.mode is Mode.LOSSY
+        num_own_masks = min(num_masks, params.decoding.block_size - 1) if is_lossy else 0
+        if is_lossy:
+            reach[index] = 0
+        for position in range(num_drafts + 1 + num_own_masks):
+            column = max_drafts - num_drafts + position
+            processed = process_position(params, prefix, logits[index, column])
+            scores[index, column] = processed
+            if position < num_drafts:
+                token = rows.drafts[index, position]
+                if not holds(params, processed, rows, index, position, uniforms):
+                    break
+            else:
+                mask = position - num_drafts  # 0 is the bonus token
+                if mask > 0 and not is_confident(params, processed, thresholds[index]):
+                    break
+                reach[index] = mask if is_lossy else reach[index]
+                token = choose(params, processed, None if uniforms is None else uniforms[index, 0, mask])
+            prefix = torch.cat([prefix, token[None]])
+            if ends(params, prefix):
+                break
+    return scores, torch.tensor(reach, device=scores.device)
+
+
+def process_position(params: SamplingParams, prefix: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+    """
+    Apply a row's processors to the scores of the position after its true prefix.
 
     Raises:
         `ValueError`: If they leave no token but the mask token.
     """
-    processed = processors(prefix[None], scores[None])[0]
-    processed[mask_token_id] = -torch.inf
+    processed = params.processors(prefix[None], scores[None])[0]
+    processed[params.decoding.mask_token_id] = -torch.inf
     if torch.isneginf(processed).all():
         raise ValueError(
             "The logits processors (`logits_processor`, `prefix_allowed_tokens_fn`, `forced_eos_token_id`, ...) "
             "allow no token but the mask token, which is never generated."
         )
     return processed
+
+
+def holds(
+    params: SamplingParams,
+    scores: torch.Tensor,
+    rows: Rows,
+    index: int,
+    position: int,
+    uniforms: torch.Tensor | None,
+) -> bool:
+    """Whether a draft is accepted, see [`verify_greedily`] and [`rejection_sample`]."""
+    draft = rows.drafts[index, position]
+    if not params.do_sample:
+        return bool(scores.argmax(-1) == draft)
+    proposed = rows.draft_probabilities[index, position, draft]
+    return bool(uniforms[index, 1, position] * proposed < scores.softmax(-1)[draft])
+
+
+def is_confident(params: SamplingParams, scores: torch.Tensor, threshold: torch.Tensor) -> bool:
+    """Whether the token of a mask is accepted in lossy mode."""
+    metric = params.decoding.metric
+    return bool(accepts(confidence(scores[None], metric)[None], threshold[None], metric))
+
+
+def choose(params: SamplingParams, scores: torch.Tensor, uniform: torch.Tensor | None) -> torch.Tensor:
+    """The token of one position."""
+    if not params.do_sample:
+        return scores.argmax(-1)
+    return sample(scores[None].softmax(-1), uniform[None])[0]
 
 
 def for_row(processor: LogitsProcessor, row: int, num_rows: int) -> LogitsProcessor:

@@ -1,10 +1,13 @@
-"""Where a run of tokens ends: the row's budget, an end-of-sequence token, or any other criterion of `generate`."""
+"""Where accepted tokens are cut: the row's budget, an end-of-sequence token, or any other criterion of `generate`."""
+
+from dataclasses import replace
 
 import torch
 from transformers import StoppingCriteriaList
 from transformers.generation import EosTokenCriteria, MaxLengthCriteria
 
-from .acceptance import leading_run
+from .acceptance import count_leading
+from .deciding import AcceptedTokens
 from .output import TokenRecord
 
 
@@ -13,7 +16,7 @@ __all__ = ["StoppingRule", "cut"]
 
 class StoppingRule:
     """
-    Applies the stopping criteria of `generate` after each token of a run, although a run comes at once.
+    Applies the stopping criteria of `generate` after each accepted token, although several come at once.
 
     The length and the end-of-sequence tokens are judged for all rows together, by [`cut`]. Other criteria (`max_time`,
     `stop_strings`, custom ones) are called once for each token of each row, with `input_ids` of shape
@@ -38,28 +41,44 @@ class StoppingRule:
             c for c in criteria if not is_eos(c) and not isinstance(c, MaxLengthCriteria)
         )
 
-    def cut_row(
-        self, sequences: torch.Tensor, row: int, run_length: int, scores: TokenRecord | None
-    ) -> tuple[int, bool]:
+    def cut(
+        self,
+        accepted: AcceptedTokens,
+        is_finished: torch.Tensor,
+        ids: torch.Tensor,
+        sequences: torch.Tensor,
+        scores: TokenRecord | None,
+    ) -> tuple[AcceptedTokens, torch.Tensor]:
         """
-        Judge one row's run token by token with the criteria that [`cut`] leaves out.
+        Apply the criteria that [`cut`] leaves out, to one row after the other.
 
         Args:
-            sequences (`torch.LongTensor` of shape `(batch_size, max_length)`): All rows, with their runs.
-            row (`int`): The row.
-            run_length (`int`): Length of its run.
+            accepted ([`AcceptedTokens`]), is_finished (`torch.BoolTensor`): As [`cut`] returns them.
+            ids (`torch.LongTensor` of shape `(rows,)`): Place of each row in `sequences`.
+            sequences (`torch.LongTensor` of shape `(batch_size, max_length)`): All rows, with their new tokens.
             scores ([`TokenRecord`], *optional*): Scores of the tokens so far.
 
         Returns:
-            `tuple(int, bool)`: length of the run after the cut, and whether the row is done.
+            As [`cut`].
         """
+        lengths, finished = accepted.lengths.tolist(), is_finished.tolist()
+        for index, row in enumerate(ids.tolist()):
+            if lengths[index] > 0:
+                lengths[index], is_stopped = self._cut_row(sequences, row, lengths[index], scores)
+                finished[index] |= is_stopped
+        return replace(accepted, lengths=ids.new_tensor(lengths)), is_finished.new_tensor(finished)
+
+    def _cut_row(
+        self, sequences: torch.Tensor, row: int, num_tokens: int, scores: TokenRecord | None
+    ) -> tuple[int, bool]:
+        """Judge one row's new tokens one by one. Returns how many of them stay, and whether the row is done."""
         start = self.judged_lengths[row]
-        for length in range(start + 1, start + run_length + 1):
+        for length in range(start + 1, start + num_tokens + 1):
             self.judged_lengths[row] = length
             batch_scores = None if scores is None else scores.to_tuple(length - self.prompt_length)
             if self.others(self._align(sequences, length), batch_scores).expand(len(sequences))[row]:
                 return length - start, True
-        return run_length, False
+        return num_tokens, False
 
     def _align(self, sequences: torch.Tensor, length: int) -> torch.Tensor:
         """All rows at one length: prompts to the left, the last judged tokens of the answers to the right."""
@@ -72,26 +91,24 @@ class StoppingRule:
 
 
 def cut(
-    runs: torch.Tensor, run_lengths: torch.Tensor, remaining: torch.Tensor, eos_token_ids: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor]:
+    accepted: AcceptedTokens, remaining: torch.Tensor, eos_token_ids: torch.Tensor
+) -> tuple[AcceptedTokens, torch.Tensor]:
     """
-    Shorten every run to the row's budget and to its first end-of-sequence token.
+    Cut every row's accepted tokens at its budget and at the first end-of-sequence token.
 
     Args:
-        runs (`torch.LongTensor` of shape `(rows, width)`): Accepted tokens, left-aligned.
-        run_lengths (`torch.LongTensor` of shape `(rows,)`): How many each row has.
-        remaining (`torch.LongTensor` of shape `(rows,)`): How many each row may still add.
+        accepted ([`AcceptedTokens`]): What one forward adds.
+        remaining (`torch.LongTensor` of shape `(rows,)`): How many tokens each row may still add.
         eos_token_ids (`torch.LongTensor` of shape `(rows, num_eos)`): End-of-sequence tokens of each row.
 
     Returns:
-        `tuple(torch.LongTensor, torch.BoolTensor)`: the run lengths after the cut, and which rows are done, both of
-        shape `(rows,)`.
+        `tuple(AcceptedTokens, torch.BoolTensor)`: what is left of them, and which rows are done, of shape `(rows,)`.
     """
-    run_lengths = torch.minimum(run_lengths, remaining)
-    position = torch.arange(runs.shape[1], device=runs.device)
-    is_eos_token = (runs[:, :, None] == eos_token_ids[:, None]).any(-1) & (position < run_lengths[:, None])
-    run_lengths = torch.minimum(run_lengths, leading_run(~is_eos_token) + 1)
-    return run_lengths, is_eos_token.any(-1) | (run_lengths == remaining)
+    lengths = torch.minimum(accepted.lengths, remaining)
+    position = torch.arange(accepted.tokens.shape[1], device=lengths.device)
+    is_eos_token = (accepted.tokens[:, :, None] == eos_token_ids[:, None]).any(-1) & (position < lengths[:, None])
+    lengths = torch.minimum(lengths, count_leading(~is_eos_token) + 1)
+    return replace(accepted, lengths=lengths), is_eos_token.any(-1) | (lengths == remaining)
 
 
 def is_eos(criterion) -> bool:

@@ -8,7 +8,7 @@ import torch
 __all__ = ["Window", "build_window"]
 
 
-@dataclass
+@dataclass(frozen=True)
 class Window:
     """
     Columns of one forward. `tokens` are a row's pending tokens and drafts, `M` masks, `.` trash:

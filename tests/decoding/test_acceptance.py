@@ -1,6 +1,6 @@
 import torch
 
-from hf_mars.decoding.acceptance import accepts, confidence, first_columns, leading_run
+from hf_mars.decoding.acceptance import accepts, confidence, first_columns, count_leading
 
 
 def test_confidence_is_the_probability_of_the_top_token():
@@ -27,13 +27,13 @@ def test_thresholds_differ_by_row():
     assert accepted.tolist() == [[True, True], [False, False], [False, False]]
 
 
-def test_leading_run_stops_at_the_first_refusal():
+def test_count_leading_stops_at_the_first_refusal():
     accepted = torch.tensor([[True, True, False, True], [False, True, True, True], [True] * 4])
-    assert leading_run(accepted).tolist() == [2, 0, 4]
+    assert count_leading(accepted).tolist() == [2, 0, 4]
 
 
-def test_leading_run_of_no_columns_is_zero():
-    assert leading_run(torch.ones(3, 0, dtype=torch.bool)).tolist() == [0, 0, 0]
+def test_count_leading_of_no_columns_is_zero():
+    assert count_leading(torch.ones(3, 0, dtype=torch.bool)).tolist() == [0, 0, 0]
 
 
 def test_first_columns_starts_where_each_row_does():

@@ -80,9 +80,9 @@ def test_lossy_equals_the_oracle(model, threshold):
     assert width + NEW_TOKENS > 2 * WINDOW
     for row, length in enumerate(LENGTHS):
         prompt = prompts["input_ids"][row, -length:].tolist()
-        expected, run_lengths = decode_without_cache(model, prompt, threshold, 4, NEW_TOKENS, [EOS])
+        expected, acceptance_lengths = decode_without_cache(model, prompt, threshold, 4, NEW_TOKENS, [EOS])
         assert output.sequences[row, width : width + len(expected)].tolist() == expected
-        assert output.run_lengths[row] == run_lengths
+        assert output.acceptance_lengths[row] == acceptance_lengths
     assert output.tokens_per_forward > 1
 
 

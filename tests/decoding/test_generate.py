@@ -58,12 +58,12 @@ class TestLossy:
         )
         for row, length in enumerate(LENGTHS):
             prompt = prompts["input_ids"][row, -length:].tolist()
-            expected, run_lengths = decode_without_cache(model, prompt, threshold, block_size, NEW_TOKENS, [EOS])
+            expected, acceptance_lengths = decode_without_cache(model, prompt, threshold, block_size, NEW_TOKENS, [EOS])
             generated = output.sequences[row, prompts["input_ids"].shape[1] :].tolist()
             assert generated == expected + [PAD] * (len(generated) - len(expected))
-            assert output.run_lengths[row] == run_lengths
-        assert output.num_forward_passes == max(map(len, output.run_lengths))
-        assert output.num_forward_passes < max(map(sum, output.run_lengths))
+            assert output.acceptance_lengths[row] == acceptance_lengths
+        assert output.num_forward_passes == max(map(len, output.acceptance_lengths))
+        assert output.num_forward_passes < max(map(sum, output.acceptance_lengths))
         assert output.tokens_per_forward > 1.15
 
     def test_a_batch_equals_its_rows_alone(self, model, prompts):
@@ -87,7 +87,7 @@ class TestLossy:
             return_dict_in_generate=True,
         )
         hook.remove()
-        steps = [len(run_lengths) for run_lengths in output.run_lengths]
+        steps = [len(acceptance_lengths) for acceptance_lengths in output.acceptance_lengths]
         assert len(set(steps)) > 1
         assert rows == [sum(count > step for count in steps) for step in range(max(steps))]
 
@@ -95,7 +95,7 @@ class TestLossy:
         output = model.generate(
             **prompts, max_new_tokens=10, mars_threshold=0, eos_token_id=None, return_dict_in_generate=True
         )
-        assert output.run_lengths == [[4, 4, 2]] * 4
+        assert output.acceptance_lengths == [[4, 4, 2]] * 4
         assert output.num_forward_passes == 3
 
     def test_block_size_defaults_to_that_of_the_training(self, prompts):
@@ -103,7 +103,7 @@ class TestLossy:
         output = model.generate(
             **prompts, max_new_tokens=9, mars_threshold=0, eos_token_id=None, return_dict_in_generate=True
         )
-        assert output.run_lengths == [[3, 3, 3]] * 4
+        assert output.acceptance_lengths == [[3, 3, 3]] * 4
 
 
 class TestVerify:
@@ -121,15 +121,15 @@ class TestVerify:
         assert output.sequences.tolist() == plain(drafting_model, **prompts, max_new_tokens=NEW_TOKENS).tolist()
         if threshold <= 0.5:
             assert output.tokens_per_forward > 1.3
-            assert output.num_forward_passes < max(map(sum, output.run_lengths))
+            assert output.num_forward_passes < max(map(sum, output.acceptance_lengths))
 
     def test_equals_plain_greedy_where_drafts_often_fail(self, model, prompts):
         output = model.generate(
             **prompts, max_new_tokens=NEW_TOKENS, mars_threshold=0, mars_verify=True, return_dict_in_generate=True
         )
         assert output.sequences.tolist() == plain(model, **prompts, max_new_tokens=NEW_TOKENS).tolist()
-        assert any(run_length == 1 for row in output.run_lengths for run_length in row[1:])
-        assert any(run_length > 1 for row in output.run_lengths for run_length in row)
+        assert any(run_length == 1 for row in output.acceptance_lengths for run_length in row[1:])
+        assert any(run_length > 1 for row in output.acceptance_lengths for run_length in row)
 
     def test_without_a_threshold_it_drafts_at_its_own(self, drafting_model, prompts):
         output = drafting_model.generate(
@@ -151,9 +151,9 @@ class TestAutoregressive:
         assert output.sequences.tolist() == expected.tolist()
         assert output.num_forward_passes == expected.shape[1] - prompts["input_ids"].shape[1]
         assert output.tokens_per_forward == 1.0
-        for row, run_lengths in zip(output.sequences.tolist(), output.run_lengths, strict=True):
+        for row, acceptance_lengths in zip(output.sequences.tolist(), output.acceptance_lengths, strict=True):
             generated = row[prompts["input_ids"].shape[1] :]
-            assert sum(run_lengths) == (generated.index(EOS) + 1 if EOS in generated else len(generated))
+            assert sum(acceptance_lengths) == (generated.index(EOS) + 1 if EOS in generated else len(generated))
 
     def test_end_of_sequence_ids_of_the_call_are_counted(self, model, prompts):
         arguments = {
@@ -165,7 +165,7 @@ class TestAutoregressive:
         one = model.generate(**arguments, mars_threshold=1.0)
         expected = model.generate(**arguments, mars_threshold=0.99999, mars_verify=True)
         assert one.sequences.tolist() == expected.sequences.tolist()
-        assert [sum(run) for run in one.run_lengths] == [sum(run) for run in expected.run_lengths]
+        assert [sum(run) for run in one.acceptance_lengths] == [sum(run) for run in expected.acceptance_lengths]
 
     def test_without_mars_arguments_it_is_plain_generation(self, model, prompts):
         output = model.generate(**prompts, max_new_tokens=NEW_TOKENS, return_dict_in_generate=True)
@@ -200,7 +200,7 @@ class TestStopping:
             end = next((i + 1 for i, token in enumerate(tokens) if token in stops), len(tokens))
             result = output.sequences[row, prompts["input_ids"].shape[1] :].tolist()
             assert result == tokens[:end] + [PAD] * (len(result) - end)
-            assert sum(output.run_lengths[row]) == end
+            assert sum(output.acceptance_lengths[row]) == end
 
     def test_max_new_tokens_and_max_length_agree(self, model, prompts, verify):
         arguments = {"mars_threshold": 0.2, "mars_verify": verify, "eos_token_id": None}
@@ -223,7 +223,7 @@ class TestStopping:
         )
         prompt, *runs = streamer.puts
         assert prompt == prompts["input_ids"][3:].tolist()
-        assert [len(run) for run in runs] == output.run_lengths[0]
+        assert [len(run) for run in runs] == output.acceptance_lengths[0]
         assert prompt[0] + sum(runs, []) == output.sequences[0].tolist()
         assert streamer.ends == 1
 
@@ -267,11 +267,11 @@ class TestStreamerContract:
             model.generate(**prompts, max_new_tokens=4, mars_threshold=threshold, streamer=streamer)
         assert (streamer.puts, streamer.ends) == ([], 1)
 
-    def test_put_run_replaces_put(self, model, prompts, threshold):
+    def test_put_accepted_replaces_put(self, model, prompts, threshold):
         class Runs(RecordingStreamer):
             runs = ()
 
-            def put_run(self, token_ids, confidences):
+            def put_accepted(self, token_ids, confidences):
                 self.runs += (token_ids.tolist(),)
 
         streamer = Runs()
@@ -302,8 +302,8 @@ def test_rows_that_a_criterion_ends_are_counted_without_their_padding(model, pro
         return_dict_in_generate=True,
     )
     width = prompts["input_ids"].shape[1]
-    for row, run_lengths in zip(output.sequences[:, width:].tolist(), output.run_lengths, strict=True):
-        assert sum(run_lengths) == (row.index(22) + 1 if 22 in row else len(row))
+    for row, acceptance_lengths in zip(output.sequences[:, width:].tolist(), output.acceptance_lengths, strict=True):
+        assert sum(acceptance_lengths) == (row.index(22) + 1 if 22 in row else len(row))
 
 
 @pytest.mark.parametrize("threshold", [0.5, 1.0])
@@ -311,7 +311,7 @@ def test_without_a_prompt_generation_begins_with_its_own_token(threshold):
     model = tiny_model(tiny_config(bos_token_id=3))
     output = model.generate(max_new_tokens=6, mars_threshold=threshold, return_dict_in_generate=True)
     assert output.sequences[0, 0] == 3
-    assert sum(output.run_lengths[0]) == output.sequences.shape[1] - 1
+    assert sum(output.acceptance_lengths[0]) == output.sequences.shape[1] - 1
 
 
 def test_thirty_two_bit_ids_and_labels_are_taken_as_by_plain_generation(model, prompts):

@@ -36,11 +36,11 @@ class TestThreshold:
             alone = model.generate(
                 **prompts, max_new_tokens=NEW_TOKENS, mars_threshold=threshold, return_dict_in_generate=True
             )
-            assert output.run_lengths[row] == alone.run_lengths[row]
-            length = 9 + sum(alone.run_lengths[row])
+            assert output.acceptance_lengths[row] == alone.acceptance_lengths[row]
+            length = 9 + sum(alone.acceptance_lengths[row])
             assert output.sequences[row, :length].tolist() == alone.sequences[row, :length].tolist()
-        assert set(output.run_lengths[2]) == {1}
-        assert max(output.run_lengths[0]) == 4
+        assert set(output.acceptance_lengths[2]) == {1}
+        assert max(output.acceptance_lengths[0]) == 4
 
     def test_a_function_is_called_at_every_step(self, model, prompts):
         calls = []
@@ -56,7 +56,7 @@ class TestThreshold:
             eos_token_id=None,
             return_dict_in_generate=True,
         )
-        assert output.run_lengths == [[1, 1, 1, 4, 4]] * 3
+        assert output.acceptance_lengths == [[1, 1, 1, 4, 4]] * 3
         assert len(calls) == output.num_forward_passes
 
     @pytest.mark.parametrize("value", [0.3, torch.tensor([0.3, 0.3, 0.3]), torch.tensor(0.3), lambda: 0.3])
@@ -96,7 +96,7 @@ class TestMetric:
             "margin": top[:, 0] - top[:, 1] >= threshold,
         }[metric][1:].tolist()
         expected = 1 + (confident.index(False) if False in confident else 3)
-        assert output.run_lengths[1][0] == expected
+        assert output.acceptance_lengths[1][0] == expected
         assert output.tokens_per_forward > 1
 
     def test_entropy_has_no_upper_limit(self, model, prompts):
@@ -108,7 +108,7 @@ class TestMetric:
             eos_token_id=None,
             return_dict_in_generate=True,
         )
-        assert output.run_lengths == [[4, 4]] * 3
+        assert output.acceptance_lengths == [[4, 4]] * 3
 
     @pytest.mark.parametrize("metric", ["probability", "margin"])
     def test_one_is_the_plain_path(self, model, prompts, metric):
@@ -130,14 +130,14 @@ class TestGenerationConfig:
             mars_block_size=2,
             return_dict_in_generate=True,
         )
-        assert output.run_lengths == expected.run_lengths
+        assert output.acceptance_lengths == expected.acceptance_lengths
         assert output.sequences.tolist() == expected.sequences.tolist()
 
     def test_an_argument_wins(self, model, prompts):
         config = GenerationConfig(max_new_tokens=8, mars_threshold=0.9, eos_token_id=None, pad_token_id=PAD)
         config.return_dict_in_generate = True
         output = model.generate(**prompts, generation_config=config, mars_threshold=0.0)
-        assert output.run_lengths == [[4, 4]] * 3
+        assert output.acceptance_lengths == [[4, 4]] * 3
 
     def test_mistakes_in_it_are_named_too(self, model, prompts):
         with pytest.raises(ValueError, match="did you mean `mars_threshold`"):
@@ -202,7 +202,7 @@ def test_integers_of_numpy_are_integers(model, prompts):
         eos_token_id=None,
         return_dict_in_generate=True,
     )
-    assert output.run_lengths == [[3, 3]] * 3
+    assert output.acceptance_lengths == [[3, 3]] * 3
 
 
 def test_a_model_without_an_entry_is_an_error(model, prompts):

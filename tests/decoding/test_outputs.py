@@ -42,8 +42,8 @@ class TestScores:
         assert len(output.scores) == len(output.logits) == len(expected.scores) == output.sequences.shape[1] - 9
         others = [token for token in range(48) if token != MASK]
         for index in range(len(expected.scores)):
-            for row, run_lengths in enumerate(output.run_lengths):
-                if index < sum(run_lengths):
+            for row, acceptance_lengths in enumerate(output.acceptance_lengths):
+                if index < sum(acceptance_lengths):
                     actual, reference = output.scores[index][row], expected.scores[index][row]
                     torch.testing.assert_close(actual[others], reference[others], atol=1e-5, rtol=1e-5)
                     assert actual[MASK] == -torch.inf
@@ -57,10 +57,10 @@ class TestScores:
         output = model.generate(
             **prompts, max_new_tokens=NEW_TOKENS, mars_threshold=0.3, return_dict_in_generate=True, output_scores=True
         )
-        assert output.num_forward_passes < max(map(sum, output.run_lengths))
-        for row, run_lengths in enumerate(output.run_lengths):
-            chosen = [output.scores[index][row].argmax().item() for index in range(sum(run_lengths))]
-            assert chosen == output.sequences[row, 9 : 9 + sum(run_lengths)].tolist()
+        assert output.num_forward_passes < max(map(sum, output.acceptance_lengths))
+        for row, acceptance_lengths in enumerate(output.acceptance_lengths):
+            chosen = [output.scores[index][row].argmax().item() for index in range(sum(acceptance_lengths))]
+            assert chosen == output.sequences[row, 9 : 9 + sum(acceptance_lengths)].tolist()
         transition = model.compute_transition_scores(output.sequences, output.scores, normalize_logits=True)
         assert torch.isfinite(transition[:, 0]).all()
 
@@ -76,8 +76,8 @@ class TestInputs:
         expected = model.generate(**arguments, return_dict_in_generate=True)
         output = model.generate(**arguments, use_cache=False, return_dict_in_generate=True)
         assert output.sequences.tolist() == expected.sequences.tolist()
-        assert output.run_lengths == expected.run_lengths
-        assert output.num_forward_passes < max(map(sum, output.run_lengths))
+        assert output.acceptance_lengths == expected.acceptance_lengths
+        assert output.num_forward_passes < max(map(sum, output.acceptance_lengths))
 
     @pytest.mark.parametrize("verify", [False, True])
     def test_embeddings_as_prompt(self, model, prompts, verify):
@@ -94,7 +94,7 @@ class TestInputs:
         expected = model.generate(**arguments)
         output = model.generate(**arguments, prefill_chunk_size=chunk_size)
         assert output.sequences.tolist() == expected.sequences.tolist()
-        assert output.run_lengths == expected.run_lengths
+        assert output.acceptance_lengths == expected.acceptance_lengths
 
     def test_prefill_of_embeddings_in_chunks(self, model, prompts):
         arguments = {"attention_mask": prompts["attention_mask"], "max_new_tokens": NEW_TOKENS, "mars_threshold": 0.3}

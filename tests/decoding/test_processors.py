@@ -94,10 +94,10 @@ def test_lossy_equals_the_oracle_with_the_same_processors(model, prompts, name, 
     processors = LogitsProcessorList([SAME_PROCESSORS[name]()])
     for row, length in enumerate(LENGTHS):
         prompt = prompts["input_ids"][row, -length:].tolist()
-        expected, run_lengths = decode_without_cache(model, prompt, threshold, 4, NEW_TOKENS, [EOS], processors)
+        expected, acceptance_lengths = decode_without_cache(model, prompt, threshold, 4, NEW_TOKENS, [EOS], processors)
         generated = output.sequences[row, prompts["input_ids"].shape[1] :].tolist()
         assert generated[: len(expected)] == expected
-        assert output.run_lengths[row] == run_lengths
+        assert output.acceptance_lengths[row] == acceptance_lengths
     assert output.tokens_per_forward > 1
 
 
@@ -112,14 +112,14 @@ def test_custom_processors_see_the_true_prefix_of_every_decided_token(model, pro
         logits_processor=LogitsProcessorList([processor]),
         return_dict_in_generate=True,
     )
-    assert output.num_forward_passes < max(map(sum, output.run_lengths))
+    assert output.num_forward_passes < max(map(sum, output.acceptance_lengths))
     width = prompts["input_ids"].shape[1]
     sequences = output.sequences.tolist()
     for prefix in processor.prefixes:
         assert MASK not in prefix
         assert any(sequence[: len(prefix)] == prefix for sequence in sequences), "a prefix that was never returned"
-    for sequence, run_lengths in zip(sequences, output.run_lengths, strict=True):
-        for length in range(width, width + sum(run_lengths)):
+    for sequence, acceptance_lengths in zip(sequences, output.acceptance_lengths, strict=True):
+        for length in range(width, width + sum(acceptance_lengths)):
             assert sequence[:length] in processor.prefixes
     if verify:
         expected = GenerationMixin.generate(
@@ -138,7 +138,7 @@ def test_processors_are_called_once_for_each_token_under_verify(model, prompts):
         logits_processor=LogitsProcessorList([processor]),
         return_dict_in_generate=True,
     )
-    assert len(processor.prefixes) == sum(map(sum, output.run_lengths))
+    assert len(processor.prefixes) == sum(map(sum, output.acceptance_lengths))
 
 
 def test_the_mask_token_never_comes_out(prompts):

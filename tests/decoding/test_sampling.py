@@ -6,7 +6,7 @@ import pytest
 import torch
 from transformers import GenerationMixin
 
-from hf_mars.decoding.acceptance import verify_samples
+from hf_mars.decoding.acceptance import rejection_sample
 from tests.tiny import ragged_prompts, tiny_config, tiny_model
 
 
@@ -92,19 +92,19 @@ def test_lossy_sampling_has_another_distribution(model):
     assert statistic > 500
 
 
-def test_verify_samples_gives_the_target_distribution():
+def test_rejection_sample_gives_the_target_distribution():
     torch.manual_seed(0)
     target = torch.tensor([0.5, 0.3, 0.2, 0.0]).expand(20_000, 2, 4)
     proposed = torch.tensor([0.1, 0.2, 0.3, 0.4]).expand(20_000, 1, 4)
     drafts = torch.multinomial(proposed[:, 0], num_samples=1)
-    num_agreed, next_token = verify_samples(
+    num_accepted, bonus_token = rejection_sample(
         target, drafts, torch.ones(20_000, dtype=torch.long), proposed, torch.rand(20_000, 1), torch.rand(20_000)
     )
-    first = torch.where(num_agreed == 1, drafts[:, 0], next_token[:, 0])
+    first = torch.where(num_accepted == 1, drafts[:, 0], bonus_token[:, 0])
     frequencies = first.bincount(minlength=4) / 20_000
     torch.testing.assert_close(frequencies, target[0, 0], atol=0.01, rtol=0)
     # A draft is kept with probability sum(min(p, q)).
-    assert num_agreed.float().mean().item() == pytest.approx(0.1 + 0.2 + 0.2, abs=0.01)
+    assert num_accepted.float().mean().item() == pytest.approx(0.1 + 0.2 + 0.2, abs=0.01)
 
 
 SAMPLING = {
@@ -135,8 +135,8 @@ def test_every_sampled_token_is_one_that_plain_sampling_could_give(name, verify)
     )
     width = prompts["input_ids"].shape[1]
     for index, scores in enumerate(output.scores):
-        for row, run_lengths in enumerate(output.run_lengths):
-            if index < sum(run_lengths):
+        for row, acceptance_lengths in enumerate(output.acceptance_lengths):
+            if index < sum(acceptance_lengths):
                 assert torch.isfinite(scores[row, output.sequences[row, width + index]])
     assert output.tokens_per_forward > 1
 

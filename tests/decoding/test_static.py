@@ -39,7 +39,7 @@ def test_static_shapes_give_the_same_tokens(model, threshold, verify):
     output = model.generate(**arguments, cache_implementation="static")
     hook.remove()
     assert output.sequences.tolist() == expected.sequences.tolist()
-    assert output.run_lengths == expected.run_lengths
+    assert output.acceptance_lengths == expected.acceptance_lengths
     assert len(shapes) == 2, "one shape for the prompt, one for every step after it"
     assert (3, 2 * 4 - 1) in {input_ids for input_ids, _ in shapes}
 

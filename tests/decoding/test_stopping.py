@@ -78,15 +78,15 @@ class TestCriteria:
             **arguments, stopping_criteria=StoppingCriteriaList([criterion]), return_dict_in_generate=True
         )
         for row, tokens in enumerate(free.sequences[:, 9:].tolist()):
-            tokens = tokens[: sum(free.run_lengths[row])]
+            tokens = tokens[: sum(free.acceptance_lengths[row])]
             end = tokens.index(criterion.token) + 1 if criterion.token in tokens else len(tokens)
             result = output.sequences[row, 9:].tolist()
             assert result == tokens[:end] + [PAD] * (len(result) - end)
-            assert sum(output.run_lengths[row]) == end
+            assert sum(output.acceptance_lengths[row]) == end
         # Called with all rows, once for each returned token
         assert all(len(call) == len(free.sequences) for call in criterion.calls)
         lengths = [len(call[0]) - 9 for call in criterion.calls]
-        assert sorted(lengths) == sorted(i + 1 for row in output.run_lengths for i in range(sum(row)))
+        assert sorted(lengths) == sorted(i + 1 for row in output.acceptance_lengths for i in range(sum(row)))
 
     def test_a_criterion_may_keep_count_of_every_row(self, model, prompts, verify):
         class TrackRows(StoppingCriteria):
@@ -107,9 +107,9 @@ class TestCriteria:
             output = model.generate(**arguments, stopping_criteria=[TrackRows(pair)], return_dict_in_generate=True)
             assert output.tokens_per_forward > 1
             for index, tokens in enumerate(free.sequences[:, 9:].tolist()):
-                tokens = tokens[: sum(free.run_lengths[index])]
+                tokens = tokens[: sum(free.acceptance_lengths[index])]
                 ends = [i + 1 for i in range(1, len(tokens)) if tokens[i - 1 : i + 1] == pair]
-                assert sum(output.run_lengths[index]) == (ends[0] if ends else len(tokens))
+                assert sum(output.acceptance_lengths[index]) == (ends[0] if ends else len(tokens))
 
     def test_a_criterion_may_decide_for_the_whole_batch(self, model, prompts, verify):
         class AllAt(StoppingCriteria):
@@ -124,7 +124,7 @@ class TestCriteria:
             stopping_criteria=[AllAt()],
             return_dict_in_generate=True,
         )
-        assert max(map(sum, output.run_lengths)) == 7
+        assert max(map(sum, output.acceptance_lengths)) == 7
 
     def test_end_of_sequence_comes_before_other_criteria(self, model, prompts, verify):
         arguments = {**prompts, "max_new_tokens": NEW_TOKENS, "mars_threshold": 0.3, "mars_verify": verify}
@@ -216,18 +216,18 @@ class TestStreamers:
             model.generate(**{**self.arguments(prompts), "mars_threshold": broken}, streamer=streamer)
         assert streamer.ends == 1
 
-    def test_put_run_gets_the_confidences(self, model, prompts):
+    def test_put_accepted_gets_the_confidences(self, model, prompts):
         class Runs(Recorder):
             def __init__(self):
                 super().__init__()
                 self.runs = []
 
-            def put_run(self, token_ids, confidences):
+            def put_accepted(self, token_ids, confidences):
                 self.runs.append((token_ids.tolist(), confidences.tolist()))
 
         streamer = Runs()
         output = model.generate(**self.arguments(prompts), streamer=streamer, return_dict_in_generate=True)
-        assert [len(tokens) for tokens, _ in streamer.runs] == output.run_lengths[0]
+        assert [len(tokens) for tokens, _ in streamer.runs] == output.acceptance_lengths[0]
         assert [len(tokens) for tokens, _ in streamer.runs] == [len(values) for _, values in streamer.runs]
         for _, confidences in streamer.runs:
             assert all(confidence >= 0.3 for confidence in confidences[1:])

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from hf_mars.decoding import join, leave, prepare
+from hf_mars.decoding import prepare
 from tests.tiny import EOS, ragged_prompts, tiny_model
 
 
@@ -37,31 +37,31 @@ def start(model, input_ids, way, seed=None, chunk=None, **kwargs):
         max_new_tokens=kwargs.pop("max_new_tokens", NEW_TOKENS),
         **kwargs,
     )
-    while decoder.num_unread > 0:
+    while decoder.batch.num_unread > 0:
         decoder.prefill(chunk or 1000)
     return decoder
 
 
-def run(batch, schedule=(), leaving=()):
+def run(decoder, schedule=(), leaving=()):
     """Step to the end; before step `i`, `schedule[i]` joins and `leaving[i]` leaves. Tokens and forwards by row."""
     tokens, forwards, ids, total = [[]], [0], {0: 0}, 0
     with torch.no_grad():
         for number in range(200):
             for newcomer in dict(schedule).get(number, ()):
-                (row,) = join(batch, newcomer)
+                (row,) = decoder.batch.add(newcomer.batch)
                 ids[row] = len(tokens)
                 tokens.append([])
                 forwards.append(0)
             if number in dict(leaving):
-                leave(batch, [row for row, name in ids.items() if name in dict(leaving)[number]])
-            step = batch.step()
+                decoder.batch.remove([row for row, name in ids.items() if name in dict(leaving)[number]])
+            output = decoder.step()
             total += 1
             for row, length, added in zip(
-                step.ids.tolist(), step.run_lengths.tolist(), step.runs.tolist(), strict=True
+                output.ids.tolist(), output.acceptance_lengths.tolist(), output.accepted_tokens.tolist(), strict=True
             ):
                 tokens[ids[row]] += added[:length]
                 forwards[ids[row]] += 1
-            if batch.is_done:
+            if decoder.batch.is_done:
                 return tokens, forwards, total
     raise AssertionError("the batch does not end")
 
@@ -115,8 +115,8 @@ class TestJoin:
 
     def test_prompts_of_one_token_join(self, model):
         expected = [alone(model, prompt(seed, length), "verified") for seed, length in ((1, 1), (2, 1), (3, 7))]
-        batch, *others = (start(model, prompt(seed, length), "verified") for seed, length in ((1, 1), (2, 1), (3, 7)))
-        tokens, forwards, _ = run(batch, [(0, others)])
+        decoder, *others = (start(model, prompt(seed, length), "verified") for seed, length in ((1, 1), (2, 1), (3, 7)))
+        tokens, forwards, _ = run(decoder, [(0, others)])
         assert list(zip(tokens, forwards, strict=True)) == expected
 
     def test_large_blocks_beside_a_long_row_near_its_end(self, model):
@@ -140,29 +140,29 @@ class TestJoin:
 
     def test_nothing_of_a_row_that_overflowed_reaches_the_next_one(self, model):
         expected = alone(model, prompt(2, 4), "verified")[0]
-        batch = start(model, prompt(0, 4), "verified", max_new_tokens=60, eos_token_id=None)
-        (row,) = join(batch, start(model, prompt(1, 40), "verified"))
-        for layer in batch.cache.layers:
+        decoder = start(model, prompt(0, 4), "verified", max_new_tokens=60, eos_token_id=None)
+        (row,) = decoder.batch.add(start(model, prompt(1, 40), "verified").batch)
+        for layer in decoder.batch.cache.layers:
             layer.keys[1], layer.values[1] = torch.nan, torch.nan
-        leave(batch, [row])
-        tokens, *_ = run(batch, [(0, [start(model, prompt(2, 4), "verified")])])
+        decoder.batch.remove([row])
+        tokens, *_ = run(decoder, [(0, [start(model, prompt(2, 4), "verified")])])
         assert tokens[1] == expected
 
     def test_places_are_taken_again(self, model):
-        batch = start(model, prompt(0, 4), "verified", max_new_tokens=100, eos_token_id=None)
+        decoder = start(model, prompt(0, 4), "verified", max_new_tokens=100, eos_token_id=None)
         schedule = [
             (3 * number, [start(model, prompt(number, 5), "lossy", max_new_tokens=4)]) for number in range(1, 8)
         ]
-        tokens, *_ = run(batch, schedule)
+        tokens, *_ = run(decoder, schedule)
         assert len(tokens) == 8
-        assert len(batch.sequences) < 5
+        assert len(decoder.batch.sequences) < 5
 
     def test_what_needs_a_batch_of_its_own_is_refused(self, model):
-        batch = start(model, prompt(0, 4), "verified")
+        decoder = start(model, prompt(0, 4), "verified")
         with pytest.raises(ValueError, match="cache"):
-            join(batch, start(model, prompt(1, 4), "verified", use_cache=False))
+            decoder.batch.add(start(model, prompt(1, 4), "verified", use_cache=False).batch)
         with pytest.raises(ValueError, match="criteria"):
-            join(batch, start(model, prompt(1, 4), "verified", max_time=10.0))
+            decoder.batch.add(start(model, prompt(1, 4), "verified", max_time=10.0).batch)
 
 
 class TestLeave:
@@ -180,18 +180,18 @@ class TestLeave:
                 assert tokens[row] == whole
 
     def test_rows_of_a_static_batch_cannot(self, model):
-        batch = start(model, prompt(0, 4), "verified", cache_implementation="static")
+        decoder = start(model, prompt(0, 4), "verified", cache_implementation="static")
         with pytest.raises(ValueError, match="static"):
-            leave(batch, [0])
+            decoder.batch.remove([0])
 
     def test_the_last_one_ends_the_batch(self, model):
-        batch = start(model, prompt(0, 4), "verified")
+        decoder = start(model, prompt(0, 4), "verified")
         with torch.no_grad():
-            batch.step()
-        leave(batch, [0])
-        assert batch.is_done
+            decoder.step()
+        decoder.batch.remove([0])
+        assert decoder.batch.is_done
         with pytest.raises(ValueError, match="done"):
-            join(batch, start(model, prompt(1, 4), "verified"))
+            decoder.batch.add(start(model, prompt(1, 4), "verified").batch)
 
 
 def test_the_end_of_sequence_still_ends_a_row(model):
