@@ -85,7 +85,7 @@ class Answer:
         return [token for piece in self.pieces for token in piece.token_ids]
 
     @property
-    def run_lengths(self) -> list[int]:
+    def acceptance_lengths(self) -> list[int]:
         return [len(piece.token_ids) for piece in self.pieces]
 
     @property
@@ -110,10 +110,10 @@ class QueueStreamer(BaseStreamer):
 
     def put(self, value: torch.Tensor) -> None:
         if self.has_prompt:
-            self.put_run(value, None)
+            self.put_accepted(value, None)
         self.has_prompt = True
 
-    def put_run(self, token_ids: torch.Tensor, confidences: torch.Tensor | None) -> None:
+    def put_accepted(self, token_ids: torch.Tensor, confidences: torch.Tensor | None) -> None:
         if self.is_stopped():
             raise Stopped
         values = None if confidences is None else confidences.tolist()

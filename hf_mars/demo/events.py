@@ -165,7 +165,7 @@ class DemoEvents:
         The API: one answer with its runs.
 
         Returns:
-            `dict`: `text`, `run_lengths`, `num_forward_passes`, `tokens_per_forward` and `seconds`.
+            `dict`: `text`, `acceptance_lengths`, `num_forward_passes`, `tokens_per_forward` and `seconds`.
         """
         settings = Settings(threshold, block_size, lossless, metric, temperature, max_new_tokens)
         messages = [{"role": "user", "content": message}]
@@ -184,7 +184,7 @@ class DemoEvents:
             self.knobs.release(session)
         return {
             "text": answer.text,
-            "run_lengths": answer.run_lengths,
+            "acceptance_lengths": answer.acceptance_lengths,
             "num_forward_passes": len(answer.pieces),
             "tokens_per_forward": answer.tokens_per_forward,
             "seconds": answer.seconds,

@@ -2,8 +2,17 @@
 
 from .memory import KVBudget
 from .policy import Load, ThresholdPolicy
-from .request import Failure, GenerationRequest, QueueFull, Run
+from .request import Failure, GenerationRequest, QueueFull, RequestOutput
 from .scheduler import Scheduler
 
 
-__all__ = ["Failure", "GenerationRequest", "KVBudget", "Load", "QueueFull", "Run", "Scheduler", "ThresholdPolicy"]
+__all__ = [
+    "Failure",
+    "GenerationRequest",
+    "KVBudget",
+    "Load",
+    "QueueFull",
+    "RequestOutput",
+    "Scheduler",
+    "ThresholdPolicy",
+]

@@ -9,7 +9,7 @@ from typing import Any
 
 from transformers import PreTrainedTokenizerBase
 
-from .request import Run, TokenLogprob
+from .request import RequestOutput, TokenLogprob
 from .text import TextStream, token_bytes
 
 
@@ -36,7 +36,7 @@ class Answer:
     logprobs: list[TokenLogprob] = field(default_factory=list)
     text_offset: int = 0  # of the next token whose log-probability is told
 
-    def add(self, run: Run) -> str:
+    def add(self, run: RequestOutput) -> str:
         """Take in a run, and return the text that can be shown now."""
         self.num_forward_passes += 1
         self.thresholds.append(run.threshold)

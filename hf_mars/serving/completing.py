@@ -12,7 +12,7 @@ from fastapi import Request
 from .answers import Answer, AnswerFormat, usage
 from .engine import Engine, GenerationError
 from .errors import APIError, error_body
-from .request import GenerationRequest, Run
+from .request import GenerationRequest, RequestOutput
 from .text import TextStream
 
 
@@ -77,7 +77,7 @@ class Completing:
         self.answers = [Answer(index, stream) for index, stream in enumerate(text_streams)]
         self.arrival, self.first_token = time.monotonic(), None
         self.is_complete = False
-        self._runs: list[AsyncIterator[Run]] = []
+        self._runs: list[AsyncIterator[RequestOutput]] = []
 
     async def whole(self) -> dict[str, Any]:
         """The answers at once."""

@@ -1,6 +1,8 @@
 """What a scheduler has done."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from ..decoding import AcceptanceCounts
 
 
 __all__ = ["Counts"]
@@ -17,6 +19,7 @@ class Counts:
         generated_tokens (`int`): Tokens.
         prompt_tokens (`int`): Tokens of prompts.
         finished, failed, cancelled (`int`): Requests that ended so.
+        spec_decode ([`AcceptanceCounts`]): Drafts of all requests.
     """
 
     forward_passes: int = 0
@@ -26,3 +29,9 @@ class Counts:
     finished: int = 0
     failed: int = 0
     cancelled: int = 0
+    spec_decode: AcceptanceCounts = field(default_factory=AcceptanceCounts)
+
+    def add(self, **numbers: int) -> None:
+        """Count these, each by its name."""
+        for name, number in numbers.items():
+            setattr(self, name, getattr(self, name) + number)

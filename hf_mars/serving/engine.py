@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Protocol
 
 from .job import Job
-from .request import Failure, GenerationRequest, Run
+from .request import Failure, GenerationRequest, RequestOutput
 from .scheduler import Scheduler
 
 
@@ -28,12 +28,12 @@ class GenerationError(Exception):
 class Engine(Protocol):
     """What generates for the app: this process's scheduler, or replicas elsewhere."""
 
-    async def submit(self, requests: Sequence[GenerationRequest]) -> list[AsyncIterator[Run]]:
+    async def submit(self, requests: Sequence[GenerationRequest]) -> list[AsyncIterator[RequestOutput]]:
         """
         Start requests, all or none.
 
         Returns:
-            `list[AsyncIterator[Run]]`: The runs of each. Closing an iterator (`aclose`) ends its request; it raises
+            `list[AsyncIterator[RequestOutput]]`: The runs of each. Closing an iterator (`aclose`) ends its request; it raises
             [`GenerationError`] if the request fails.
 
         Raises:
@@ -53,13 +53,13 @@ class LocalEngine:
     def __init__(self, scheduler: Scheduler):
         self.scheduler = scheduler
 
-    async def submit(self, requests: Sequence[GenerationRequest]) -> list[AsyncIterator[Run]]:
+    async def submit(self, requests: Sequence[GenerationRequest]) -> list[AsyncIterator[RequestOutput]]:
         """See [`Engine.submit`]."""
         loop = asyncio.get_running_loop()
-        queues: list[asyncio.Queue[Run | Failure]] = [asyncio.Queue() for _ in requests]
+        queues: list[asyncio.Queue[RequestOutput | Failure]] = [asyncio.Queue() for _ in requests]
 
         def make_sink(queue: asyncio.Queue):
-            def sink(event: Run | Failure) -> None:
+            def sink(event: RequestOutput | Failure) -> None:
                 if not loop.is_closed():
                     loop.call_soon_threadsafe(queue.put_nowait, event)
 
@@ -79,7 +79,7 @@ class RunIterator:
     def __aiter__(self) -> "RunIterator":
         return self
 
-    async def __anext__(self) -> Run:
+    async def __anext__(self) -> RequestOutput:
         if self.is_done:
             raise StopAsyncIteration
         event = await self.queue.get()

@@ -2,22 +2,22 @@
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from transformers import PreTrainedModel
 
-from ..decoding import MARSDecoder, prepare
-from ..decoding.row_options import RowOptions
+from ..decoding import MARSDecoder, SamplingParams, prepare
+from ..decoding.sampling import read_row_threshold
 from .policy import ThresholdPolicy
-from .request import Failure, GenerationRequest, Run
+from .request import Failure, GenerationRequest, RequestOutput
 
 
-__all__ = ["Job", "Sink", "count_slots", "start", "take_over"]
+__all__ = ["Job", "Sink", "count_slots", "take_over"]
 
 logger = logging.getLogger(__name__)
 
-Sink = Callable[[Run | Failure], None]
+Sink = Callable[[RequestOutput | Failure], None]
 
 # Arguments of `generate` that a row of a shared batch cannot have, and their values here.
 BATCH_ONLY = {
@@ -33,43 +33,103 @@ BATCH_ONLY = {
 }
 
 
-@dataclass(eq=False)
 class Job:
     """
     A request, and where it stands.
 
     Args:
         request ([`GenerationRequest`]): The request.
-        sink (`Callable`): Gets each [`Run`], or one [`Failure`]; called from the scheduler's thread.
+        sink (`Callable`): Gets each [`RequestOutput`], or one [`Failure`]; called from the scheduler's thread.
         num_slots (`int`): Slots that its keys and values may need.
+
+    Attributes:
         token_ids (`list[int]`): What it has generated.
         decoder ([`MARSDecoder`], *optional*): Its own, until its prompt is read and it joins the batch.
-        options ([`RowOptions`], *optional*): How it decodes.
-        generator (`torch.Generator`, *optional*): Its random numbers.
+        params ([`SamplingParams`], *optional*): How it decodes.
         is_cancelled (`bool`): Whether nobody waits for it any more.
         reads_alone (`bool`): Whether its prompt may not be read with others, as that failed.
     """
 
-    request: GenerationRequest
-    sink: Sink
-    num_slots: int
-    token_ids: list[int] = field(default_factory=list)
-    decoder: MARSDecoder | None = None
-    options: RowOptions | None = None
-    generator: torch.Generator | None = None
-    is_cancelled: bool = False
-    reads_alone: bool = False
-
-    def __post_init__(self):
-        self.token_ids = list(self.request.generated_ids)
-        if self.request.seed is not None:
+    def __init__(self, request: GenerationRequest, sink: Sink, num_slots: int):
+        self.request, self.sink, self.num_slots = request, sink, num_slots
+        self.token_ids = list(request.generated_ids)
+        self.decoder: MARSDecoder | None = None
+        self.params: SamplingParams | None = None
+        self.is_cancelled = self.reads_alone = False
+        self._generator: torch.Generator | None = None
+        if request.seed is not None:
             # What an earlier attempt has drawn is not drawn again.
-            seed = (self.request.seed + len(self.token_ids)) % 2**63
-            self.generator = torch.Generator().manual_seed(seed)
+            seed = (request.seed + len(self.token_ids)) % 2**63
+            self._generator = torch.Generator().manual_seed(seed)
+
+    def start(self, model: PreTrainedModel, policy: ThresholdPolicy) -> None:
+        """
+        Give it a decoder of its own, which `generate` prepares. What the request sets wins over the policy.
+
+        Raises:
+            As `generate`.
+        """
+        request = self.request
+        input_ids = torch.tensor([request.prompt_ids + self.token_ids], device=model.device)
+        eos_token_id, pad_token_id = model.generation_config.eos_token_id, model.generation_config.pad_token_id
+        if pad_token_id is None:  # nothing is padded here; without one `generate` warns
+            pad_token_id = eos_token_id[0] if isinstance(eos_token_id, list) else eos_token_id
+        self.decoder = prepare(
+            model,
+            input_ids,
+            fill_in_policy(request.mars_arguments, policy),
+            self._generator,
+            attention_mask=torch.ones_like(input_ids),  # a padding token in a prompt is a token like any other
+            max_new_tokens=request.max_new_tokens - len(self.token_ids),
+            pad_token_id=pad_token_id,
+            **request.sampling,
+        )
+        self.params = self.decoder.batch.sampling.params[0]
+
+    def leave_decoder(self) -> MARSDecoder:
+        """Its decoder, which others go on with."""
+        decoder, self.decoder = self.decoder, None
+        return decoder
+
+    def start_over_alone(self) -> None:
+        """Drop what was read of its prompt; it is read anew, without others."""
+        self.decoder, self.reads_alone = None, True
+
+    def cancel(self) -> None:
+        """Nobody waits for it any more."""
+        self.is_cancelled = True
+
+    def add(self, token_ids: list[int]) -> None:
+        """It has generated these."""
+        self.token_ids += token_ids
 
     def read_threshold(self) -> float:
         """The threshold of its next step."""
-        return self.options.read_threshold()
+        return read_row_threshold(self.params)
+
+    def deliver(self, event: RequestOutput | Failure) -> None:
+        """Hand an event to whoever waits; if nobody takes it, the job is cancelled."""
+        try:
+            self.sink(event)
+        except Exception:
+            logger.exception("Nobody took what a request generated: it is cancelled.")
+            self.cancel()
+
+
+def fill_in_policy(mars_arguments: dict[str, Any], policy: ThresholdPolicy) -> dict[str, Any]:
+    """
+    The `mars_*` arguments of a request, with what the policy says where it sets nothing.
+
+    Raises:
+        `ValueError`: If it sets a metric alone.
+    """
+    arguments = dict(mars_arguments)
+    verify = arguments.setdefault("mars_verify", policy.verify)
+    if "mars_threshold" not in arguments:
+        if "mars_metric" in arguments:
+            raise ValueError("`mars_metric` needs a `mars_threshold` of its own: the server's is a probability.")
+        arguments["mars_threshold"] = policy.draft_threshold if verify else policy.lossy_threshold
+    return arguments
 
 
 def count_slots(request: GenerationRequest, max_length: int, block_size: int) -> int:
@@ -93,37 +153,6 @@ def count_slots(request: GenerationRequest, max_length: int, block_size: int) ->
             f"longer than the {max_length} tokens of the model's context."
         )
     return length + 2 * request.mars_arguments.get("mars_block_size", block_size)
-
-
-def start(job: Job, model: PreTrainedModel, policy: ThresholdPolicy) -> None:
-    """
-    Give the job a decoder of its own, which `generate` prepares. What the request sets wins over the policy.
-
-    Raises:
-        As `generate`.
-    """
-    request = job.request
-    arguments = dict(request.mars_arguments)
-    verify = arguments.setdefault("mars_verify", policy.verify)
-    if "mars_threshold" not in arguments:
-        if "mars_metric" in arguments:
-            raise ValueError("`mars_metric` needs a `mars_threshold` of its own: the server's is a probability.")
-        arguments["mars_threshold"] = policy.draft_threshold if verify else policy.lossy_threshold
-    input_ids = torch.tensor([request.prompt_ids + job.token_ids], device=model.device)
-    eos_token_id, pad_token_id = model.generation_config.eos_token_id, model.generation_config.pad_token_id
-    if pad_token_id is None:  # nothing is padded here; without one `generate` warns
-        pad_token_id = eos_token_id[0] if isinstance(eos_token_id, list) else eos_token_id
-    job.decoder = prepare(
-        model,
-        input_ids,
-        arguments,
-        job.generator,
-        attention_mask=torch.ones_like(input_ids),  # a padding token in a prompt is a token like any other
-        max_new_tokens=request.max_new_tokens - len(job.token_ids),
-        pad_token_id=pad_token_id,
-        **request.sampling,
-    )
-    job.options = job.decoder.options.rows[0]
 
 
 def take_over(model: PreTrainedModel) -> None:

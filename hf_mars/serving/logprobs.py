@@ -1,48 +1,44 @@
 """Log-probabilities of generated tokens, for the rows that want them."""
 
+from collections.abc import Mapping
+
 import torch
 
-from ..decoding import MARSDecoder
+from ..decoding import StepOutput
 from .request import TokenLogprob
 
 
-__all__ = ["LogprobRecord"]
+__all__ = ["read_logprobs"]
 
 
-class LogprobRecord:
+def read_logprobs(
+    output: StepOutput, num_alternatives: Mapping[int, int], mask_token_id: int
+) -> dict[int, list[TokenLogprob]]:
     """
-    Stands in the place of a decoder's record of logits, and keeps of each run what OpenAI's `logprobs` asks for.
+    What OpenAI's `logprobs` asks for.
 
     Args:
-        decoder ([`MARSDecoder`]): The decoder.
-        wanted (`dict[int, int]`): For each row that wants them, how many alternatives.
+        output ([`StepOutput`]): A step, with its logits.
+        num_alternatives (`Mapping[int, int]`): For each row that wants them, how many alternatives of a token.
+        mask_token_id (`int`): Id of the mask token, which is never generated.
+
+    Returns:
+        `dict[int, list[TokenLogprob]]`: For each of those rows, one entry for each accepted token.
     """
-
-    def __init__(self, decoder: MARSDecoder, wanted: dict[int, int]):
-        self.decoder, self.wanted = decoder, wanted
-        self.by_row: dict[int, list[TokenLogprob]] = {}
-
-    def add(
-        self,
-        values: torch.Tensor,
-        first_column: torch.Tensor,
-        ids: torch.Tensor,
-        lengths: torch.Tensor,
-        run_lengths: torch.Tensor,
-    ) -> None:
-        """See [`TokenRecord.add`]; `values` are logits of shape `(rows, columns, vocab_size)`."""
-        for index, row in enumerate(ids.tolist()):
-            if row not in self.wanted:
-                continue
-            num_tokens, column, length = (int(column[index]) for column in (run_lengths, first_column, lengths))
-            logits = values[index, column : column + num_tokens]
-            logits[:, self.decoder.mask_token_id] = -torch.inf
-            logprobs = logits.log_softmax(-1)
-            tokens = self.decoder.sequences[row, length : length + num_tokens]
-            chosen = logprobs.gather(1, tokens[:, None]).squeeze(1).tolist()
-            best = logprobs.topk(self.wanted[row], dim=-1)
-            alternatives = zip(best.indices.tolist(), best.values.tolist(), strict=True)
-            self.by_row[row] = [
-                TokenLogprob(logprob, list(zip(token_ids, others, strict=True)))
-                for logprob, (token_ids, others) in zip(chosen, alternatives, strict=True)
-            ]
+    told = {}
+    for index, row in enumerate(output.ids.tolist()):
+        if row not in num_alternatives:
+            continue
+        length = int(output.acceptance_lengths[index])
+        logits = output.logits[index, :length]
+        logits[:, mask_token_id] = -torch.inf
+        logprobs = logits.log_softmax(-1)
+        tokens = output.accepted_tokens[index, :length].to(logprobs.device)
+        chosen = logprobs.gather(1, tokens[:, None]).squeeze(1).tolist()
+        best = logprobs.topk(num_alternatives[row], dim=-1)
+        alternatives = zip(best.indices.tolist(), best.values.tolist(), strict=True)
+        told[row] = [
+            TokenLogprob(logprob, list(zip(token_ids, others, strict=True)))
+            for logprob, (token_ids, others) in zip(chosen, alternatives, strict=True)
+        ]
+    return told

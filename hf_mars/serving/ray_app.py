@@ -19,7 +19,7 @@ from .limits import Limits
 from .memory import KVBudget
 from .policy import ThresholdPolicy
 from .ray_engine import RayEngine
-from .request import Failure, GenerationRequest, Run
+from .request import Failure, GenerationRequest, RequestOutput
 from .scheduler import Scheduler
 
 
@@ -127,7 +127,7 @@ class MARSReplica:
         )
         self.engine = LocalEngine(self.scheduler)
 
-    async def generate(self, request: GenerationRequest) -> AsyncIterator[Run | Failure]:
+    async def generate(self, request: GenerationRequest) -> AsyncIterator[RequestOutput | Failure]:
         """The runs of a request. What fails is sent as a value: Ray would wrap an exception."""
         try:
             (runs,) = await self.engine.submit([request])

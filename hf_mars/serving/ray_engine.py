@@ -12,7 +12,7 @@ from ray.serve.exceptions import BackPressureError, RayServeException, RequestCa
 from ray.serve.handle import DeploymentHandle, DeploymentResponseGenerator
 
 from .engine import GenerationError
-from .request import Failure, GenerationRequest, QueueFull, Run
+from .request import Failure, GenerationRequest, QueueFull, RequestOutput
 
 
 __all__ = ["RayEngine"]
@@ -35,7 +35,7 @@ class RayEngine:
     def __init__(self, handle: DeploymentHandle, max_attempts: int):
         self.handle, self.max_attempts = handle.options(method_name="generate", stream=True), max_attempts
 
-    async def submit(self, requests: Sequence[GenerationRequest]) -> list[AsyncIterator[Run]]:
+    async def submit(self, requests: Sequence[GenerationRequest]) -> list[AsyncIterator[RequestOutput]]:
         """See [`Engine.submit`]. Returns when each request has its first run."""
         runs = [ReplicaRuns(self.handle, request, self.max_attempts) for request in requests]
         starting = [asyncio.ensure_future(each.start()) for each in runs]
@@ -59,7 +59,7 @@ class ReplicaRuns:
         self.token_ids = list(request.generated_ids)
         self.num_deaths = 0
         self.is_done = False
-        self.first: Run | None = None
+        self.first: RequestOutput | None = None
         self.stream: DeploymentResponseGenerator | None = handle.remote(request)
 
     async def start(self) -> None:
@@ -75,7 +75,7 @@ class ReplicaRuns:
     def __aiter__(self) -> "ReplicaRuns":
         return self
 
-    async def __anext__(self) -> Run:
+    async def __anext__(self) -> RequestOutput:
         run, self.first = self.first, None
         if run is None:
             if self.is_done:
@@ -88,7 +88,7 @@ class ReplicaRuns:
         self.is_done, self.first = True, None
         self._drop()
 
-    async def _receive(self) -> Run:
+    async def _receive(self) -> RequestOutput:
         event = None
         while event is None:
             event = await self._try()
@@ -100,7 +100,7 @@ class ReplicaRuns:
             self.is_done, self.stream = True, None
         return event
 
-    async def _try(self) -> Run | Failure | None:
+    async def _try(self) -> RequestOutput | Failure | None:
         """What the replica sends next, or nothing if the request has to go to another one."""
         if self.stream is None:
             self.stream = self.handle.remote(replace(self.request, generated_ids=list(self.token_ids)))

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 
-__all__ = ["Failure", "GenerationRequest", "QueueFull", "Run", "TokenLogprob"]
+__all__ = ["Failure", "GenerationRequest", "QueueFull", "RequestOutput", "TokenLogprob"]
 
 
 @dataclass
@@ -46,7 +46,7 @@ class TokenLogprob:
 
 
 @dataclass
-class Run:
+class RequestOutput:
     """
     What one forward pass added to a sequence.
 
@@ -55,12 +55,15 @@ class Run:
         threshold (`float`): The threshold at that step.
         finish_reason (`str`, *optional*): `"stop"` after an end-of-sequence token, `"length"` at the limit.
         logprobs (`list[TokenLogprob]`, *optional*): One for each token, where wanted.
+        num_draft_tokens, num_accepted_tokens (`int`): Draft tokens of the forward, see [`AcceptanceCounts`].
     """
 
     token_ids: list[int]
     threshold: float
     finish_reason: str | None = None
     logprobs: list[TokenLogprob] | None = None
+    num_draft_tokens: int = 0
+    num_accepted_tokens: int = 0
 
 
 @dataclass

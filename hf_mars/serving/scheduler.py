@@ -10,13 +10,13 @@ from collections.abc import Sequence
 import torch
 from transformers import PreTrainedModel
 
-from ..decoding import MARSDecoder, Step, join, leave
+from ..decoding import MARSDecoder, StepOutput
 from .counts import Counts
-from .job import Job, Sink, count_slots, start, take_over
-from .logprobs import LogprobRecord
+from .job import Job, Sink, count_slots, take_over
+from .logprobs import read_logprobs
 from .memory import KVBudget
 from .policy import Load, ThresholdPolicy
-from .request import Failure, GenerationRequest, QueueFull, Run
+from .request import Failure, GenerationRequest, QueueFull, RequestOutput, TokenLogprob
 
 
 __all__ = ["Scheduler"]
@@ -73,7 +73,7 @@ class Scheduler:
         self._waiting: deque[Job] = deque()
         self._joining: list[Job] = []
         self._running: dict[int, Job] = {}  # by row of the batch
-        self._batch: MARSDecoder | None = None
+        self._decoder: MARSDecoder | None = None  # of the batch
         self._is_closing = self._is_aborting = False
         self._thread = threading.Thread(target=self._run, name="scheduler", daemon=True)
         self._thread.start()
@@ -84,7 +84,7 @@ class Scheduler:
 
         Args:
             requests (`Sequence[GenerationRequest]`): The requests.
-            sinks (`Sequence[Callable]`): For each, what gets its runs; called from another thread.
+            sinks (`Sequence[Callable]`): For each, what gets its outputs; called from another thread.
 
         Returns:
             `list[Job]`: For [`~Scheduler.cancel`].
@@ -112,7 +112,7 @@ class Scheduler:
         """Free the rows of these jobs at the next step."""
         with self._condition:
             for job in jobs:
-                job.is_cancelled = True
+                job.cancel()
             self._condition.notify()
 
     def load(self) -> Load:
@@ -183,21 +183,21 @@ class Scheduler:
         with self._condition:
             jobs = [*self._waiting, *self._joining, *self._running.values()]
             self._waiting.clear()
-            self._joining, self._running, self._batch = [], {}, None
+            self._joining, self._running, self._decoder = [], {}, None
         for job in jobs:
             self._fail(job, error, status)
 
     def _drop_cancelled(self) -> None:
         with self._condition:
             kept = deque(job for job in self._waiting if not job.is_cancelled)
-            self.counts.cancelled += len(self._waiting) - len(kept)
+            self.counts.add(cancelled=len(self._waiting) - len(kept))
             self._waiting = kept
         gone = [job for job in self._joining if job.is_cancelled]
         self._joining = [job for job in self._joining if not job.is_cancelled]
         rows = [row for row, job in self._running.items() if job.is_cancelled]
-        self.counts.cancelled += len(gone) + len(rows)
+        self.counts.add(cancelled=len(gone) + len(rows))
         if rows:
-            leave(self._batch, rows)
+            self._decoder.batch.remove(rows)
             for row in rows:
                 del self._running[row]
             self._tidy()
@@ -219,19 +219,19 @@ class Scheduler:
         decoder = group[0].decoder
         try:
             for job in group[1:]:
-                join(decoder, job.decoder)
-            if decoder.num_unread > 0:
+                decoder.batch.add(job.decoder.batch)
+            if decoder.batch.num_unread > 0:
                 decoder.prefill(self.prefill_chunk)
         except Exception as error:
             for job in group:
                 if len(group) == 1:
                     self._joining.remove(job)
                     self._fail(job, error)
-                job.decoder, job.reads_alone = None, True
+                job.start_over_alone()
             return
-        if decoder.num_unread == 0:
+        if decoder.batch.num_unread == 0:
             self._joining = [job for job in self._joining if job not in group]
-            self.counts.prompt_tokens += sum(len(job.request.prompt_ids) for job in group)
+            self.counts.add(prompt_tokens=sum(len(job.request.prompt_ids) for job in group))
             self._join(group, decoder)
 
     def _start_group(self) -> list[Job]:
@@ -240,12 +240,12 @@ class Scheduler:
         for job in list(self._joining):
             try:
                 if job.decoder is None:
-                    start(job, self.model, self.policy)
+                    job.start(self.model, self.policy)
             except Exception as error:
                 self._joining.remove(job)
                 self._fail(job, error)
                 continue
-            width = max(member.decoder.num_unread for member in [*group, job])
+            width = max(member.decoder.batch.num_unread for member in [*group, job])
             if group and ((len(group) + 1) * width > self.prefill_chunk or job.reads_alone):
                 break
             group.append(job)
@@ -256,13 +256,13 @@ class Scheduler:
     def _join(self, jobs: list[Job], decoder: MARSDecoder) -> None:
         """Let jobs, whose decoder has read their prompts, decode with the others."""
         try:
-            if self._batch is None:
-                self._batch, rows = decoder, decoder.host_ids.tolist()
+            if self._decoder is None:
+                self._decoder, rows = decoder, decoder.batch.host.ids.tolist()
             else:
-                rows = join(self._batch, decoder)
+                rows = self._decoder.batch.add(decoder.batch)
             self._running |= dict(zip(rows, jobs, strict=True))
             for job in jobs:
-                job.decoder = None
+                job.leave_decoder()
             self._tidy()
         except Exception as error:  # the batch may have half of them by now
             self._running = {row: job for row, job in self._running.items() if job not in jobs}
@@ -271,54 +271,62 @@ class Scheduler:
             self._isolate()
 
     def _step(self) -> None:
-        if self._batch is None:
+        if self._decoder is None:
             return
         try:
-            step, logprobs = self._forward(self._batch, self._running)
+            output, logprobs = self._forward(self._decoder, self._running)
         except Exception:
             logger.exception("A step of the batch failed; its requests go on one by one.")
             self._isolate()
             return
-        self.counts.forward_passes += 1
-        self._hand_out(step, logprobs, self._batch, self._running)
+        self.counts.add(forward_passes=1)
+        self._hand_out(output, logprobs, self._decoder, self._running)
         self._tidy()
 
-    def _forward(self, decoder: MARSDecoder, jobs: dict[int, Job]) -> tuple[Step, dict]:
+    def _forward(self, decoder: MARSDecoder, jobs: dict[int, Job]) -> tuple[StepOutput, dict[int, list[TokenLogprob]]]:
         wanted = {row: job.request.num_logprobs for row, job in jobs.items() if job.request.num_logprobs is not None}
-        decoder.logits = LogprobRecord(decoder, wanted) if wanted else None
-        step = decoder.step()
-        return step, decoder.logits.by_row if wanted else {}
+        output = decoder.step(return_logits=bool(wanted))
+        return output, read_logprobs(output, wanted, self.model.config.mars["mask_token_id"])
 
-    def _hand_out(self, step: Step, logprobs: dict, decoder: MARSDecoder, jobs: dict[int, Job]) -> None:
-        """Give every job its run, and forget those that are done."""
-        alive = set() if decoder.is_done else set(decoder.host_ids.tolist())
-        state = zip(step.ids.tolist(), step.run_lengths.tolist(), step.runs.tolist(), strict=True)
-        for row, run_length, run in state:
-            job, token_ids = jobs[row], run[:run_length]
-            job.token_ids += token_ids
-            self.counts.row_forward_passes += 1
-            self.counts.generated_tokens += run_length
+    def _hand_out(
+        self,
+        output: StepOutput,
+        logprobs: dict[int, list[TokenLogprob]],
+        decoder: MARSDecoder,
+        jobs: dict[int, Job],
+    ) -> None:
+        """Give every job its tokens, and forget those that are done."""
+        batch = decoder.batch
+        alive = set() if batch.is_done else set(batch.host.ids.tolist())
+        columns = (output.ids, output.acceptance_lengths, output.num_draft_tokens, output.num_accepted_tokens)
+        state = torch.stack(columns, dim=1).tolist()
+        for (row, length, drafted, accepted), tokens in zip(state, output.accepted_tokens.tolist(), strict=True):
+            job, token_ids = jobs[row], tokens[:length]
+            job.add(token_ids)
+            self.counts.add(row_forward_passes=1, generated_tokens=length)
+            self.counts.spec_decode.observe(drafted, accepted)
             finish_reason = None
             if row not in alive:
                 del jobs[row]
-                self.counts.finished += 1
-                finish_reason = "stop" if token_ids[-1] in job.options.eos_token_ids else "length"
-            self._deliver(job, Run(token_ids, job.read_threshold(), finish_reason, logprobs.get(row)))
+                self.counts.add(finished=1)
+                finish_reason = "stop" if token_ids[-1] in job.params.eos_token_ids else "length"
+            threshold = job.read_threshold()
+            job.deliver(RequestOutput(token_ids, threshold, finish_reason, logprobs.get(row), drafted, accepted))
 
     def _isolate(self) -> None:
         """After a step that failed: every request of the batch takes its next step alone, so that one alone fails."""
-        jobs, self._running, self._batch = list(self._running.values()), {}, None
+        jobs, self._running, self._decoder = list(self._running.values()), {}, None
         for job in jobs:
             try:
-                start(job, self.model, self.policy)
-                while job.decoder.num_unread > 0:
+                job.start(self.model, self.policy)
+                while job.decoder.batch.num_unread > 0:
                     job.decoder.prefill(self.prefill_chunk)
                 alone = {0: job}
-                step, logprobs = self._forward(job.decoder, alone)
+                output, logprobs = self._forward(job.decoder, alone)
             except Exception as error:
                 self._fail(job, error)
                 continue
-            self._hand_out(step, logprobs, job.decoder, alone)
+            self._hand_out(output, logprobs, job.decoder, alone)
             if alone:
                 self._join([job], job.decoder)
 
@@ -326,22 +334,16 @@ class Scheduler:
         status = status or (400 if isinstance(error, ValueError | TypeError) else 500)
         if status == 500:
             logger.error("A request failed.", exc_info=error)
-        self.counts.failed += 1
-        self._deliver(job, Failure(str(error) or type(error).__name__, status))
-
-    def _deliver(self, job: Job, event: Run | Failure) -> None:
-        try:
-            job.sink(event)
-        except Exception:
-            logger.exception("Nobody took what a request generated: it is cancelled.")
-            job.is_cancelled = True
+        self.counts.add(failed=1)
+        job.deliver(Failure(str(error) or type(error).__name__, status))
 
     def _tidy(self) -> None:
         """Give memory back: all of it when no row is left, else what the budget does not allow for."""
         if not self._running:
-            self._batch = None
+            self._decoder = None
             return
-        rows, length = self._batch.cache.storage_shape
+        cache = self._decoder.batch.cache
+        rows, length = cache.storage_shape
         longest = max(length, *(self.budget.slots(job.num_slots) for job in self._running.values()))
         if rows * longest > self.budget.num_slots:
-            self._batch.cache.trim()
+            cache.trim()

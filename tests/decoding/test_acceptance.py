@@ -1,6 +1,6 @@
 import torch
 
-from hf_mars.decoding.acceptance import accepts, confidence, first_columns, count_leading
+from hf_mars.decoding.acceptance import accepts, confidence, count_leading, first_columns
 
 
 def test_confidence_is_the_probability_of_the_top_token():

@@ -115,7 +115,9 @@ class TestJoin:
 
     def test_prompts_of_one_token_join(self, model):
         expected = [alone(model, prompt(seed, length), "verified") for seed, length in ((1, 1), (2, 1), (3, 7))]
-        decoder, *others = (start(model, prompt(seed, length), "verified") for seed, length in ((1, 1), (2, 1), (3, 7)))
+        decoder, *others = (
+            start(model, prompt(seed, length), "verified") for seed, length in ((1, 1), (2, 1), (3, 7))
+        )
         tokens, forwards, _ = run(decoder, [(0, others)])
         assert list(zip(tokens, forwards, strict=True)) == expected
 

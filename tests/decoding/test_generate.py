@@ -58,7 +58,9 @@ class TestLossy:
         )
         for row, length in enumerate(LENGTHS):
             prompt = prompts["input_ids"][row, -length:].tolist()
-            expected, acceptance_lengths = decode_without_cache(model, prompt, threshold, block_size, NEW_TOKENS, [EOS])
+            expected, acceptance_lengths = decode_without_cache(
+                model, prompt, threshold, block_size, NEW_TOKENS, [EOS]
+            )
             generated = output.sequences[row, prompts["input_ids"].shape[1] :].tolist()
             assert generated == expected + [PAD] * (len(generated) - len(expected))
             assert output.acceptance_lengths[row] == acceptance_lengths

@@ -85,7 +85,7 @@ def test_an_answer_streams_in_runs_with_a_colour_for_each_length(visitor, served
     visitor.ask(QUESTION)
     visitor.wait_for_answer()
     output = expected(served, QUESTION, mars_threshold=0.9, mars_verify=lossless)
-    assert visitor.runs() == output.run_lengths[0]
+    assert visitor.runs() == output.acceptance_lengths[0]
     assert max(visitor.runs()) > 1, "runs of several tokens"
     colours = {}
     for span in visitor.page.query_selector_all("#conversation .mars-run"):
@@ -147,7 +147,7 @@ def test_two_sessions_keep_to_themselves(browser, visitor, served):
     visitor.wait_for_answer()
     other.wait_for_answer()
     assert "Count from 7." not in visitor.page.inner_text("#conversation")
-    assert visitor.runs() == expected(served, "Count from 2.", mars_threshold=0.5).run_lengths[0]
+    assert visitor.runs() == expected(served, "Count from 2.", mars_threshold=0.5).acceptance_lengths[0]
     assert set(other.runs()) == {1}
     assert "8 9" in other.page.inner_text("#conversation .mars-answer")
     other.context.close()

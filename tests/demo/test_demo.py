@@ -114,7 +114,7 @@ def test_the_api_takes_the_same_arguments(served):
     output = model.generate(
         **inputs, max_new_tokens=64, mars_threshold=0.9, mars_verify=True, return_dict_in_generate=True
     )
-    assert result["run_lengths"] == output.run_lengths[0]
+    assert result["acceptance_lengths"] == output.acceptance_lengths[0]
     assert result["num_forward_passes"] == output.num_forward_passes
     assert result["tokens_per_forward"] > 1
     assert "4 5 6" in result["text"]

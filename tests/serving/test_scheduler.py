@@ -7,9 +7,8 @@ import time
 import pytest
 import torch
 
-from hf_mars.decoding import MARSDecoder
+from hf_mars.decoding import Batch, MARSDecoder
 from hf_mars.serving import Failure, GenerationRequest, KVBudget, QueueFull, Scheduler, ThresholdPolicy
-from hf_mars.serving import scheduler as scheduler_module
 
 
 WAYS = [
@@ -25,20 +24,20 @@ class Collector:
     """A sink that can be waited for."""
 
     def __init__(self):
-        self.runs, self.failure, self.is_done = [], None, threading.Event()
+        self.outputs, self.failure, self.is_done = [], None, threading.Event()
 
     def __call__(self, event):
         if isinstance(event, Failure):
             self.failure = event
             self.is_done.set()
             return
-        self.runs.append(event)
+        self.outputs.append(event)
         if event.finish_reason is not None:
             self.is_done.set()
 
     @property
     def token_ids(self):
-        return [token for run in self.runs for token in run.token_ids]
+        return [token for output in self.outputs for token in output.token_ids]
 
     def wait(self):
         assert self.is_done.wait(60), "the request does not end"
@@ -98,9 +97,11 @@ class TestBatching:
         together = run(scheduler, requests)
         for one, other in zip(together, expected, strict=True):
             assert one.token_ids == other.token_ids
-            assert [len(run.token_ids) for run in one.runs] == [len(run.token_ids) for run in other.runs]
-            assert one.runs[-1].finish_reason == other.runs[-1].finish_reason
-        assert {one.runs[-1].finish_reason for one in together} == {"stop", "length"}
+            assert [len(output.token_ids) for output in one.outputs] == [
+                len(output.token_ids) for output in other.outputs
+            ]
+            assert one.outputs[-1].finish_reason == other.outputs[-1].finish_reason
+        assert {one.outputs[-1].finish_reason for one in together} == {"stop", "length"}
         assert len({tuple(one.token_ids) for one in together}) > 20, "they are not all the same"
         assert scheduler.counts.finished == 24
         assert scheduler.counts.forward_passes < scheduler.counts.row_forward_passes / 3, "rows share forwards"
@@ -125,13 +126,13 @@ class TestBatching:
         scheduler = make(prefill_chunk=16)
         short, long = Collector(), Collector()
         scheduler.submit([request(0, max_new_tokens=200, sampling={"eos_token_id": None})], [short])
-        while len(short.runs) < 3:
+        while len(short.outputs) < 3:
             time.sleep(0.001)
-        before = len(short.runs)
+        before = len(short.outputs)
         scheduler.submit([request(1, prompt_ids=[7, 8] * 150)], [long])
-        while not long.runs:
+        while not long.outputs:
             time.sleep(0.0005)
-        assert len(short.runs) - before >= 300 / 16, "a step of the others between two chunks"
+        assert len(short.outputs) - before >= 300 / 16, "a step of the others between two chunks"
         long.wait()
 
     def test_logprobs_are_those_of_the_model(self, make, model):
@@ -143,7 +144,7 @@ class TestBatching:
                 logits = model(torch.tensor([ids])).logits[0, len(one.prompt_ids) - 1 : -1].float()
             logits[:, model.config.mars["mask_token_id"]] = -torch.inf
             expected = logits.log_softmax(-1)
-            told = [entry for run in collector.runs for entry in run.logprobs]
+            told = [entry for output in collector.outputs for entry in output.logprobs]
             assert len(told) == len(collector.token_ids)
             if one.mars_arguments.get("mars_verify", True):  # what a mask said is not the model's own choice
                 for entry, token, row in zip(told, collector.token_ids, expected, strict=True):
@@ -160,7 +161,7 @@ class TestAdmission:
             scheduler.submit([request(1), request(1)], [Collector(), Collector()])
         assert error.value.retry_after >= 1
         scheduler.submit([request(1)], collectors[2:])
-        assert [bool(collector.wait().runs) for collector in collectors] == [True] * 3
+        assert [bool(collector.wait().outputs) for collector in collectors] == [True] * 3
 
     def test_memory_bounds_the_rows(self, make, model):
         budget = KVBudget(model)
@@ -184,8 +185,8 @@ class TestAdmission:
 
         def watch():
             join()
-            if scheduler._batch is not None:
-                rows, length = scheduler._batch.cache.storage_shape
+            if scheduler._decoder is not None:
+                rows, length = scheduler._decoder.batch.cache.storage_shape
                 sizes.append(rows * length)
 
         scheduler._tidy = watch
@@ -216,14 +217,14 @@ class TestFaults:
         requests = [request(number, max_new_tokens=300, sampling={"eos_token_id": None}) for number in range(8)]
         collectors = [Collector() for _ in requests]
         jobs = scheduler.submit(requests, collectors)
-        while not collectors[3].runs:
+        while not collectors[3].outputs:
             time.sleep(0.001)
         scheduler.cancel([jobs[0], jobs[2], jobs[6]])
         kept = [collectors[number].wait() for number in (1, 3, 4, 5, 7)]
         expected = alone(make(), [requests[number] for number in (1, 3, 4, 5, 7)])
         assert [one.token_ids for one in kept] == [one.token_ids for one in expected]
         assert scheduler.counts.cancelled == 3
-        assert len(collectors[0].token_ids) < 300 and not collectors[6].runs
+        assert len(collectors[0].token_ids) < 300 and not collectors[6].outputs
 
     def test_a_request_that_cannot_start_fails_alone(self, make):
         good, bad = request(1), request(2, sampling={"num_beams": 3})
@@ -234,11 +235,11 @@ class TestFaults:
     def test_a_step_that_fails_ends_the_request_that_makes_it_fail(self, make, monkeypatch):
         step = MARSDecoder.step
 
-        def fail_sometimes(decoder):
-            lengths = {row.max_length for row in decoder.options.rows}
-            if 66 in lengths and decoder.rows.lengths.max() > 30:
+        def fail_sometimes(decoder, **arguments):
+            lengths = {params.max_length for params in decoder.batch.sampling.params}
+            if 66 in lengths and decoder.batch.rows.lengths.max() > 30:
                 raise RuntimeError("out of luck")
-            return step(decoder)
+            return step(decoder, **arguments)
 
         others = [request(number) for number in (1, 2, 3)]
         expected = alone(make(), others)
@@ -256,7 +257,7 @@ class TestFaults:
         prefill = MARSDecoder.prefill
 
         def fail_sometimes(decoder, length):
-            if len(decoder.host_ids) > 1 or decoder.options.rows[0].max_length == 46:
+            if len(decoder.batch.host.ids) > 1 or decoder.batch.sampling.params[0].max_length == 46:
                 raise RuntimeError("too much at once")
             prefill(decoder, length)
 
@@ -267,17 +268,17 @@ class TestFaults:
         assert failed.failure == Failure("too much at once", status=500)
 
     def test_a_join_that_fails_ends_its_request_alone(self, make, monkeypatch):
-        join, failures = scheduler_module.join, []
+        add, failures = Batch.add, []
 
-        def fail_once(batch, newcomers):
-            if batch is scheduler._batch and not failures:
+        def fail_once(batch, other):
+            if scheduler._decoder is not None and batch is scheduler._decoder.batch and not failures:
                 failures.append(batch)
                 raise MemoryError("no room")
-            return join(batch, newcomers)
+            return add(batch, other)
 
         requests = [request(number, sampling={"eos_token_id": None}) for number in range(4)]
         expected = alone(make(), requests)
-        monkeypatch.setattr(scheduler_module, "join", fail_once)
+        monkeypatch.setattr(Batch, "add", fail_once)
         scheduler = make(prefill_chunk=16)
         together = run(scheduler, requests)
         assert [one.failure for one in together].count(Failure("no room", status=500)) == 1
@@ -356,11 +357,11 @@ class TestThreshold:
             for number in range(20)
         ]
         long = run(scheduler, requests)[0]
-        thresholds = [run.threshold for run in long.runs]
+        thresholds = [output.threshold for output in long.outputs]
         assert min(thresholds) == pytest.approx(0.2), "under load"
         assert thresholds[-1] == 1.0, "alone again"
-        assert any(len(run.token_ids) > 1 for run in long.runs if run.threshold < 1)
-        assert all(len(run.token_ids) == 1 for run in long.runs[-5:])
+        assert any(len(output.token_ids) > 1 for output in long.outputs if output.threshold < 1)
+        assert all(len(output.token_ids) == 1 for output in long.outputs[-5:])
 
     def test_what_a_request_sets_wins(self, make):
         policy = ThresholdPolicy("adaptive", 0.2, 0.9)
@@ -374,10 +375,10 @@ class TestThreshold:
                 request(1, mars_arguments={"mars_threshold": 1.0}),
             ],
         )
-        assert {run.threshold for run in own.runs} == {0.8}
+        assert {output.threshold for output in own.outputs} == {0.8}
         assert lossless.token_ids == plain.token_ids, "a lossless request stays lossless"
-        assert {run.threshold for run in lossless.runs} == {0.0}
-        assert len(lossless.runs) < len(plain.runs)
+        assert {output.threshold for output in lossless.outputs} == {0.0}
+        assert len(lossless.outputs) < len(plain.outputs)
 
     def test_a_metric_needs_a_threshold_of_its_own(self, make):
         (collector,) = run(make(), [request(1, mars_arguments={"mars_metric": "entropy"})])
