@@ -17,9 +17,10 @@ from pathlib import Path
 from tqdm.auto import tqdm
 
 from hf_mars.cli.checkpoints import add_checkpoint_arguments, load_checkpoint
-from hf_mars.evaluation import Mode, describe_environment
+from hf_mars.decoding import Mode
+from hf_mars.evaluation import Method, describe_environment
 from hf_mars.evaluation.clock import ForwardClock
-from hf_mars.evaluation.modes import decode
+from hf_mars.evaluation.methods import decode
 from hf_mars.evaluation.sweep import tokenize
 from hf_mars.evaluation.tasks import TASKS, load_task
 
@@ -53,9 +54,9 @@ def main() -> None:
         for start in tqdm(range(0, len(prompts), options.batch_size), desc=dtype, disable=None):
             inputs = tokenize(tokenizer, prompts[start : start + options.batch_size]).to(model.device)
             rows = []
-            for mode in (Mode("AR"), Mode("verify", options.threshold)):
+            for method in (Method(Mode.PLAIN), Method(Mode.VERIFY, options.threshold)):
                 with ForwardClock(model) as clock:
-                    rows.append(decode(model, inputs, mode, options.max_new_tokens, clock).tokens)
+                    rows.append(decode(model, inputs, method, options.max_new_tokens, clock).tokens)
             for plain, verified in zip(*rows, strict=True):
                 total += 1
                 position = first_difference(plain, verified)

@@ -34,3 +34,34 @@ def decode_without_cache(
             acceptance_lengths[-1] += 1
             if tokens[-1] in eos_token_ids or len(tokens) == len(prompt) + max_new_tokens:
                 return tokens[len(prompt) :], acceptance_lengths
+
+
+def verify_without_cache(
+    model, prompt: list[int], threshold: float, block_size: int, max_new_tokens: int
+) -> tuple[list[int], list[tuple[int, int]]]:
+    """
+    Generated tokens of verified decoding, not cut at the limit, and of each forward how many draft tokens it had and
+    how many of them held.
+    """
+    mask = model.config.mars["mask_token_id"]
+    tokens, drafts, counts = list(prompt), [], []
+    while len(tokens) < len(prompt) + max_new_tokens:
+        num_masks = min(block_size, len(prompt) + max_new_tokens - len(tokens)) - 1
+        with torch.no_grad():
+            logits = model(torch.tensor([tokens + drafts + [mask] * num_masks]), use_cache=False).logits[0].float()
+        logits[:, mask] = -torch.inf
+        confidences, choices = (column.tolist() for column in logits[len(tokens) - 1 :].softmax(-1).max(-1))
+        num_accepted = 0
+        while num_accepted < len(drafts) and drafts[num_accepted] == choices[num_accepted]:
+            num_accepted += 1
+        counts.append((len(drafts), num_accepted))
+        tokens += choices[: num_accepted + 1]
+        confident = (
+            list(zip(choices, confidences, strict=True))[len(drafts) + 1 :] if num_accepted == len(drafts) else []
+        )
+        drafts = []
+        for choice, confidence in confident:
+            if confidence < threshold:
+                break
+            drafts.append(choice)
+    return tokens[len(prompt) :], counts

@@ -1,7 +1,7 @@
 """Sweeps that were never measured, for the tests of what is made of them."""
 
 from hf_mars import Evaluation
-from hf_mars.evaluation import ModeResult
+from hf_mars.evaluation import MethodResult
 
 
 def result(mode="AR", threshold=None, **overrides):
@@ -18,7 +18,7 @@ def result(mode="AR", threshold=None, **overrides):
         "identical": 1.0,
         "texts": [],
     }
-    return ModeResult(**{**values, **overrides})
+    return MethodResult(**{**values, **overrides})
 
 
 def evaluation(**overrides):

@@ -9,7 +9,7 @@ from pathlib import Path
 from transformers import AutoModelForCausalLM
 
 from ..evaluation import PEERS, format_table
-from ..evaluation.bench import available_peers, list_modes, run_bench
+from ..evaluation.bench import available_peers, list_methods, run_bench
 from ..evaluation.tasks import TASKS, load_task
 from .checkpoints import add_checkpoint_arguments, load_checkpoint
 
@@ -54,7 +54,7 @@ def run(options: argparse.Namespace) -> None:
         if options.draft is not None:
             draft = AutoModelForCausalLM.from_pretrained(options.draft, dtype=model.dtype).to(options.device).eval()
         block_size = model.config.mars["block_size"]
-        modes = list_modes(
+        methods = list_methods(
             options.thresholds,
             options.verify_thresholds,
             options.metrics,
@@ -66,7 +66,7 @@ def run(options: argparse.Namespace) -> None:
             model,
             tokenizer,
             tasks,
-            modes,
+            methods,
             options.batch_sizes,
             options.output_dir,
             max_new_tokens=options.max_new_tokens,

@@ -15,7 +15,16 @@ from transformers.trainer_callback import PrinterCallback
 from transformers.utils import logging
 
 from .. import AutoMARSModelForCausalLM
-from ..evaluation import Evaluation, Mode, ModeResult, describe_environment, format_table, measure_modes, plot_frontier
+from ..decoding import Mode
+from ..evaluation import (
+    Evaluation,
+    Method,
+    MethodResult,
+    describe_environment,
+    format_table,
+    measure_methods,
+    plot_frontier,
+)
 from ..evaluation.tasks.word_problems import HELD_OUT_SEED, NUM_RESERVED, extract_answer, make_word_problems
 from ..hub import document_checkpoint, read_card
 from ..training import MARSConfig, MARSTrainer
@@ -118,7 +127,7 @@ def run(options: argparse.Namespace) -> None:
 
     model = AutoMARSModelForCausalLM.from_pretrained(checkpoint, dtype=torch.float32).to(trainer.model.device).eval()
     tokenizer = AutoTokenizer.from_pretrained(checkpoint)
-    results = compare_modes(model, tokenizer, held_out)
+    results = compare_methods(model, tokenizer, held_out)
     report(results, timed_training, options, checkpoint, model.device)
 
 
@@ -157,8 +166,8 @@ def to_prompt_completion(example: dict) -> dict:
     return {"prompt": prompt, "completion": completion}
 
 
-def compare_modes(model, tokenizer, held_out: Dataset) -> list[ModeResult]:
-    """All modes at batch 8 on every held-out problem, and plain against verified decoding at batch 1 on a few."""
+def compare_methods(model, tokenizer, held_out: Dataset) -> list[MethodResult]:
+    """All methods at batch 8 on every held-out problem, and plain against verified decoding at batch 1 on a few."""
     answers = [extract_answer(messages[-1]["content"]) for messages in held_out["completion"]]
     is_correct = None
     if all(answers):
@@ -167,19 +176,31 @@ def compare_modes(model, tokenizer, held_out: Dataset) -> list[ModeResult]:
             return extract_answer(text) == answers[index]
 
     prompts = list(held_out["prompt"])
-    lossy = [Mode("lossy", threshold) for threshold in LOSSY_THRESHOLDS]
-    verify = [Mode("verify", threshold) for threshold in VERIFY_THRESHOLDS]
-    batched = measure_modes(
-        model, tokenizer, prompts, [Mode("AR"), *lossy, *verify], batch_size=8, is_correct=is_correct, task=TASK
+    lossy = [Method(Mode.LOSSY, threshold) for threshold in LOSSY_THRESHOLDS]
+    verify = [Method(Mode.VERIFY, threshold) for threshold in VERIFY_THRESHOLDS]
+    batched = measure_methods(
+        model,
+        tokenizer,
+        prompts,
+        [Method(Mode.PLAIN), *lossy, *verify],
+        batch_size=8,
+        is_correct=is_correct,
+        task=TASK,
     )
-    single = measure_modes(
-        model, tokenizer, prompts[:NUM_SINGLE], [Mode("AR"), *verify], batch_size=1, is_correct=is_correct, task=TASK
+    single = measure_methods(
+        model,
+        tokenizer,
+        prompts[:NUM_SINGLE],
+        [Method(Mode.PLAIN), *verify],
+        batch_size=1,
+        is_correct=is_correct,
+        task=TASK,
     )
     return batched + single
 
 
 def report(
-    results: list[ModeResult],
+    results: list[MethodResult],
     timed_training: TimedTraining,
     options: argparse.Namespace,
     checkpoint: Path,

@@ -4,7 +4,7 @@ import argparse
 import json
 from pathlib import Path
 
-from ..evaluation import Mode, ModeResult, format_table, tune
+from ..evaluation import Method, MethodResult, format_table, tune
 from ..evaluation.tasks import TASKS, load_task
 from .checkpoints import add_checkpoint_arguments, load_checkpoint
 
@@ -64,12 +64,12 @@ def read_prompts(path: Path) -> list[list[dict[str, str]]]:
     return prompts
 
 
-def describe(best: ModeResult) -> str:
+def describe(best: MethodResult) -> str:
     """The call to make."""
     if best.threshold is None:
         return f"Nothing is faster than plain decoding at batch size {best.batch_size} here: leave the arguments out."
-    mode = Mode(best.mode, best.threshold, block_size=best.block_size)
-    arguments = ", ".join(f"{name}={value}" for name, value in mode.arguments.items())
+    method = Method(best.mode, best.threshold, block_size=best.block_size)
+    arguments = ", ".join(f"{name}={value}" for name, value in method.arguments.items())
     return (
         f"Fastest at batch size {best.batch_size}, {best.speedup:.2f} times plain decoding"
         f"{', lossless' if best.lossless else ''}:\n\n    model.generate(**inputs, {arguments})"

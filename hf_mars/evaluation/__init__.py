@@ -3,9 +3,9 @@
 from .environment import describe_environment
 from .evaluation import EVALUATION_FILE, Evaluation, load_evaluation
 from .journal import Journal
-from .modes import PEERS, Mode
-from .plots import plot_batch_sizes, plot_frontier, plot_run_lengths
-from .sweep import ModeResult, measure_modes
+from .methods import PEERS, Method
+from .plots import plot_acceptance_by_position, plot_acceptance_lengths, plot_batch_sizes, plot_frontier
+from .sweep import MethodResult, measure_methods
 from .table import format_table
 from .tuning import tune
 
@@ -15,14 +15,15 @@ __all__ = [
     "PEERS",
     "Evaluation",
     "Journal",
-    "Mode",
-    "ModeResult",
+    "Method",
+    "MethodResult",
     "describe_environment",
     "format_table",
     "load_evaluation",
-    "measure_modes",
+    "measure_methods",
+    "plot_acceptance_by_position",
+    "plot_acceptance_lengths",
     "plot_batch_sizes",
     "plot_frontier",
-    "plot_run_lengths",
     "tune",
 ]

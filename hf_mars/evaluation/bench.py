@@ -5,51 +5,52 @@ from pathlib import Path
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from ..decoding import Mode
 from .environment import describe_environment
 from .evaluation import Evaluation
 from .journal import Journal
-from .modes import PEERS, Mode
-from .plots import plot_batch_sizes, plot_frontier, plot_run_lengths
-from .sweep import measure_modes
+from .methods import MULTI_TOKEN, PEERS, Method
+from .plots import plot_acceptance_by_position, plot_acceptance_lengths, plot_batch_sizes, plot_frontier
+from .sweep import measure_methods
 from .table import format_table
 from .tasks import Task
 
 
-__all__ = ["available_peers", "list_modes", "run_bench", "write_report"]
+__all__ = ["available_peers", "list_methods", "run_bench", "write_report"]
 
 
-def list_modes(
+def list_methods(
     thresholds: list[float],
     verify_thresholds: list[float],
     metrics: list[str],
     block_sizes: list[int],
     peers: list[str],
     default_block_size: int,
-) -> list[Mode]:
+) -> list[Method]:
     """
     Plain decoding, lossy and verified MARS at every threshold, metric and block size, and the peers.
 
     Entropy falls as confidence grows: a threshold `tau` of the other metrics stands there for `2 * (1 - tau)` nats.
     """
-    modes = [Mode("AR")]
+    methods = [Method(Mode.PLAIN)]
     for block_size in block_sizes:
         given = None if block_size == default_block_size else block_size
         for metric in metrics:
-            for name, values in (("lossy", thresholds), ("verify", verify_thresholds)):
+            for name, values in ((Mode.LOSSY, thresholds), (Mode.VERIFY, verify_thresholds)):
                 for tau in values:
                     threshold = round(2 * (1 - tau), 6) if metric == "entropy" else tau
-                    modes.append(Mode(name, threshold, metric, given))
+                    methods.append(Method(name, threshold, metric, given))
     for name in peers:
         takes_threshold = name in ("no cache", "block-synchronous")
-        modes.append(Mode(name, thresholds[0] if takes_threshold else None))
-    return modes
+        methods.append(Method(name, thresholds[0] if takes_threshold else None))
+    return methods
 
 
 def run_bench(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
     tasks: list[Task],
-    modes: list[Mode],
+    methods: list[Method],
     batch_sizes: list[int],
     output_dir: str | Path,
     max_new_tokens: int = 256,
@@ -60,7 +61,7 @@ def run_bench(
     settings: dict | None = None,
 ) -> Evaluation:
     """
-    Measure every mode on every task at every batch size, and write what was found.
+    Measure every method on every task at every batch size, and write what was found.
 
     Each batch is written to `measurements.jsonl` as soon as it is decoded: the same call after an interruption goes on
     from there.
@@ -69,7 +70,7 @@ def run_bench(
         model ([`PreTrainedModel`]): A MARS model.
         tokenizer ([`PreTrainedTokenizerBase`]): Its tokenizer.
         tasks (`list[Task]`): What to ask.
-        modes (`list[Mode]`): How to decode; the first one is the reference.
+        methods (`list[Method]`): How to decode; the first one is the reference.
         batch_sizes (`list[int]`): Prompts decoded together.
         output_dir (`str` or `Path`): Where everything is written.
         max_new_tokens (`int`, *optional*, defaults to 256): Limit of an answer.
@@ -100,11 +101,11 @@ def run_bench(
     for task in tasks:
         for batch_size in batch_sizes:
             prompts = task.prompts[:limit_single] if batch_size == 1 else task.prompts
-            results += measure_modes(
+            results += measure_methods(
                 model,
                 tokenizer,
                 prompts,
-                modes,
+                methods,
                 batch_size,
                 max_new_tokens=max_new_tokens,
                 is_correct=task.is_correct,
@@ -148,9 +149,13 @@ def write_report(evaluation: Evaluation, output_dir: str | Path) -> list[Path]:
             path = output_dir / f"frontier_{slug}_batch{size}.png"
             plot_frontier(group, path, title=f"{title}, by threshold")
             written.append(path)
-            if any(result.mode in ("lossy", "verify") for result in group):
-                path = output_dir / f"run_lengths_{slug}_batch{size}.png"
-                plot_run_lengths(group, path, title=title)
+            if any(result.mode in MULTI_TOKEN for result in group):
+                path = output_dir / f"acceptance_lengths_{slug}_batch{size}.png"
+                plot_acceptance_lengths(group, path, title=title)
+                written.append(path)
+            if any(result.acceptance_by_position for result in group):
+                path = output_dir / f"acceptance_by_position_{slug}_batch{size}.png"
+                plot_acceptance_by_position(group, path, title=title)
                 written.append(path)
         if len(sizes) > 1:
             path = output_dir / f"batch_sizes_{slug}.png"

@@ -7,7 +7,7 @@ from typing import Any
 
 from huggingface_hub import hf_hub_download
 
-from .sweep import ModeResult
+from .sweep import MethodResult
 
 
 __all__ = ["EVALUATION_FILE", "Evaluation", "load_evaluation"]
@@ -21,7 +21,7 @@ class Evaluation:
     The results of a threshold sweep on one checkpoint.
 
     Args:
-        results (`list[ModeResult]`): One entry a task, mode and batch size; plain decoding comes first.
+        results (`list[MethodResult]`): One entry a task, mode and batch size; plain decoding comes first.
         environment (`dict[str, str | int]`): Hardware and versions, as [`describe_environment`] gives them.
         command (`str`, *optional*): The command that measured it.
         seed (`int`, *optional*): Seed of the data.
@@ -29,7 +29,7 @@ class Evaluation:
         notes (`dict[str, str]`, *optional*): What a reader has to know of a task.
     """
 
-    results: list[ModeResult]
+    results: list[MethodResult]
     environment: dict[str, Any]
     command: str | None = None
     seed: int | None = None
@@ -40,14 +40,16 @@ class Evaluation:
         if not self.results:
             raise ValueError("`results` of the evaluation is empty: there is nothing to report.")
         for result in self.results:
-            if not isinstance(result, ModeResult):
-                raise TypeError(f"`results` of the evaluation must hold `ModeResult`, got `{type(result).__name__}`.")
+            if not isinstance(result, MethodResult):
+                raise TypeError(
+                    f"`results` of the evaluation must hold `MethodResult`, got `{type(result).__name__}`."
+                )
         if self.results[0].threshold is not None:
             raise ValueError(
                 "`results` of the evaluation must begin with plain decoding, to which others are compared."
             )
 
-    def main_results(self) -> list[ModeResult]:
+    def main_results(self) -> list[MethodResult]:
         """The results of the first task at the first batch size, plain decoding first."""
         first = self.results[0]
         return [r for r in self.results if (r.task, r.batch_size) == (first.task, first.batch_size)]
@@ -110,9 +112,9 @@ def load_evaluation(path_or_repo_id: str | Path, **kwargs) -> Evaluation:
     return Evaluation.from_dict(values)
 
 
-def mode_result(values: dict[str, Any]) -> ModeResult:
-    names = {item.name for item in fields(ModeResult)}
+def mode_result(values: dict[str, Any]) -> MethodResult:
+    names = {item.name for item in fields(MethodResult)}
     try:
-        return ModeResult(**{"texts": [], **{name: value for name, value in values.items() if name in names}})
+        return MethodResult(**{"texts": [], **{name: value for name, value in values.items() if name in names}})
     except TypeError as error:
         raise ValueError(f"A result of the evaluation is incomplete: {error}") from error

@@ -15,7 +15,7 @@ from lm_eval.api.registry import register_model
 from lm_eval.models.huggingface import HFLM
 
 from ..modeling import enable_mars
-from .modes import cut, end_of_sequence_ids
+from .methods import cut, end_of_sequence_ids
 
 
 __all__ = ["COUNTS", "MARSLM", "main"]
@@ -37,12 +37,12 @@ class MARSLM(HFLM):
 
     def _model_generate(self, context: torch.Tensor, max_length: int, stop: list[str], **generation_kwargs):
         output = super()._model_generate(context, max_length, stop, return_dict_in_generate=True, **generation_kwargs)
-        run_lengths = getattr(output, "run_lengths", None)
-        if run_lengths is None:
+        acceptance_lengths = getattr(output, "acceptance_lengths", None)
+        if acceptance_lengths is None:
             end = end_of_sequence_ids(self.model)
-            run_lengths = [[1] * len(cut(row, end)) for row in output.sequences[:, context.shape[1] :].tolist()]
-        COUNTS["tokens"] += sum(map(sum, run_lengths))
-        COUNTS["forward_passes"] += sum(map(len, run_lengths))
+            acceptance_lengths = [[1] * len(cut(row, end)) for row in output.sequences[:, context.shape[1] :].tolist()]
+        COUNTS["tokens"] += sum(map(sum, acceptance_lengths))
+        COUNTS["forward_passes"] += sum(map(len, acceptance_lengths))
         return output.sequences
 
 

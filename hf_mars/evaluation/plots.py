@@ -4,12 +4,15 @@ import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from .sweep import ModeResult
+from ..decoding import Mode
+from .methods import MULTI_TOKEN
+from .sweep import MethodResult
 
 
-__all__ = ["plot_batch_sizes", "plot_frontier", "plot_run_lengths"]
+__all__ = ["plot_acceptance_by_position", "plot_acceptance_lengths", "plot_batch_sizes", "plot_frontier"]
 
-COLORS = {"AR": "0.15", "lossy": "#d95f02", "verify": "#1b9e77"}
+COLORS = {Mode.PLAIN: "0.15", Mode.LOSSY: "#d95f02", Mode.VERIFY: "#1b9e77"}
+MARKERS = {Mode.LOSSY: "o", Mode.VERIFY: "s"}
 PEER_COLOR = "0.55"
 PEER_MARKERS = "x+^vDsp*"
 
@@ -32,35 +35,44 @@ def figure_at(path: str | Path, width: float = 6.4, height: float = 4.2) -> Iter
 
 
 def plot_frontier(
-    results: list[ModeResult], path: str | Path, title: str = "", marked_threshold: float | None = None
+    results: list[MethodResult], path: str | Path, title: str = "", marked_threshold: float | None = None
 ) -> None:
     """
     Draw speed against quality: the accuracy of each mode (share identical to plain decoding where no accuracy was
     measured) over its speedup.
 
     Args:
-        results (`list[ModeResult]`): Of one task and batch size, the autoregressive one first.
+        results (`list[MethodResult]`): Of one task and batch size, the autoregressive one first.
         path (`str` or `Path`): Where to write the PNG.
         title (`str`, *optional*): Title of the plot.
         marked_threshold (`float`, *optional*): The points whose thresholds are closest to this one get a ring.
     """
     has_accuracy = results[0].accuracy is not None
 
-    def quality(result: ModeResult) -> float:
+    def quality(result: MethodResult) -> float:
         return result.accuracy if has_accuracy else result.identical
 
     with figure_at(path) as axes:
         axes.axhline(quality(results[0]), color="0.7", linewidth=1, linestyle="--", zorder=0)
-        axes.plot(results[0].speedup, quality(results[0]), "o", color=COLORS["AR"], markersize=7, label="AR")
-        for name in ("lossy", "verify"):
+        axes.plot(
+            results[0].speedup,
+            quality(results[0]),
+            "o",
+            color=COLORS[Mode.PLAIN],
+            markersize=7,
+            label=Mode.PLAIN.value,
+        )
+        for name in MULTI_TOKEN:
             points = [r for r in results if r.mode == name and r.metric == "probability"]
             points = [r for r in points if r.block_size == points[0].block_size]
-            axes.plot([p.speedup for p in points], [quality(p) for p in points], "o-", color=COLORS[name], label=name)
+            axes.plot(
+                [p.speedup for p in points], [quality(p) for p in points], "o-", color=COLORS[name], label=name.value
+            )
             for index, point in enumerate(points):
                 axes.annotate(
                     f"{point.threshold:g}",
                     (point.speedup, quality(point)),
-                    xytext=(0, 8 + 10 * (index % 2) if name == "lossy" else -15 - 10 * (index % 2)),
+                    xytext=(0, 8 + 10 * (index % 2) if name is Mode.LOSSY else -15 - 10 * (index % 2)),
                     textcoords="offset points",
                     ha="center",
                     fontsize=8,
@@ -87,12 +99,12 @@ def plot_frontier(
         axes.set_title(title, fontsize=10)
 
 
-def plot_batch_sizes(results: list[ModeResult], path: str | Path, title: str = "") -> None:
+def plot_batch_sizes(results: list[MethodResult], path: str | Path, title: str = "") -> None:
     """
     Draw the speedup of each way to decode over the batch size.
 
     Args:
-        results (`list[ModeResult]`): Of one task, at several batch sizes.
+        results (`list[MethodResult]`): Of one task, at several batch sizes.
         path (`str` or `Path`): Where to write the PNG.
         title (`str`, *optional*): Title of the plot.
     """
@@ -102,7 +114,7 @@ def plot_batch_sizes(results: list[ModeResult], path: str | Path, title: str = "
             points = sorted((r for r in results if r.label == label), key=lambda r: r.batch_size)
             color = COLORS.get(points[0].mode, PEER_COLOR)
             where = [batch_sizes.index(point.batch_size) for point in points]
-            style = {"lossy": "o-", "verify": "s-"}.get(points[0].mode, "x--")
+            style = f"{MARKERS[points[0].mode]}-" if points[0].mode in MARKERS else "x--"
             axes.plot(where, [p.speedup for p in points], style, color=color, markersize=5, alpha=0.85)
             axes.annotate(
                 label,
@@ -119,21 +131,21 @@ def plot_batch_sizes(results: list[ModeResult], path: str | Path, title: str = "
         axes.set_title(title, fontsize=10)
 
 
-def plot_run_lengths(results: list[ModeResult], path: str | Path, title: str = "") -> None:
+def plot_acceptance_lengths(results: list[MethodResult], path: str | Path, title: str = "") -> None:
     """
     Draw which share of the forward passes added one, two, ... tokens.
 
     Args:
-        results (`list[ModeResult]`): Of one task and batch size; those without run lengths are left out.
+        results (`list[MethodResult]`): Of one task and batch size; those without acceptance lengths are left out.
         path (`str` or `Path`): Where to write the PNG.
         title (`str`, *optional*): Title of the plot.
     """
-    shown = [r for r in results if r.mode in ("lossy", "verify") and r.run_lengths]
-    longest = max(len(result.run_lengths) for result in shown)
+    shown = [r for r in results if r.mode in MULTI_TOKEN and r.acceptance_lengths]
+    longest = max(len(result.acceptance_lengths) for result in shown)
     with figure_at(path) as axes:
         width = 0.8 / len(shown)
         for index, result in enumerate(shown):
-            shares = [count / sum(result.run_lengths) for count in result.run_lengths]
+            shares = [count / sum(result.acceptance_lengths) for count in result.acceptance_lengths]
             where = [length - 0.4 + (index + 0.5) * width for length in range(1, len(shares))]
             same = [r for r in shown if r.mode == result.mode]
             alpha = 0.35 + 0.65 * (same.index(result) + 1) / len(same)
@@ -141,5 +153,34 @@ def plot_run_lengths(results: list[ModeResult], path: str | Path, title: str = "
         axes.set_xticks(range(1, longest))
         axes.set_xlabel("tokens that a forward pass added")
         axes.set_ylabel("share of the forward passes")
+        axes.legend(frameon=False, fontsize=8)
+        axes.set_title(title, fontsize=10)
+
+
+def plot_acceptance_by_position(results: list[MethodResult], path: str | Path, title: str = "") -> None:
+    """
+    Draw which share of the drafts had their first, second, ... token accepted.
+
+    Args:
+        results (`list[MethodResult]`): Of one task and batch size; those without drafts are left out.
+        path (`str` or `Path`): Where to write the PNG.
+        title (`str`, *optional*): Title of the plot.
+    """
+    shown = [r for r in results if r.acceptance_by_position]
+    with figure_at(path) as axes:
+        for result in shown:
+            same = [r for r in shown if r.mode == result.mode]
+            axes.plot(
+                range(1, len(result.acceptance_by_position) + 1),
+                result.acceptance_by_position,
+                f"{MARKERS[result.mode]}-",
+                color=COLORS[result.mode],
+                alpha=0.35 + 0.65 * (same.index(result) + 1) / len(same),
+                label=result.label,
+            )
+        axes.set_xticks(range(1, max(len(result.acceptance_by_position) for result in shown) + 1))
+        axes.set_ylim(0, 1.02)
+        axes.set_xlabel("position in the draft")
+        axes.set_ylabel("share of the drafts accepted up to there")
         axes.legend(frameon=False, fontsize=8)
         axes.set_title(title, fontsize=10)

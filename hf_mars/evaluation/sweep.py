@@ -8,24 +8,25 @@ import torch
 from tqdm.auto import tqdm
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from ..decoding import AcceptanceCounts, Mode
 from ..modeling import get_base_model
 from .clock import ForwardClock
 from .journal import Journal
-from .modes import Mode, decode
+from .methods import Method, decode
 
 
-__all__ = ["ModeResult", "measure_modes", "tokenize"]
+__all__ = ["MethodResult", "measure_methods", "tokenize"]
 
 POSITION_BUCKET = 16  # tokens
 
 
 @dataclass
-class ModeResult:
+class MethodResult:
     """
-    What one mode measured.
+    What one method measured.
 
     Args:
-        mode (`str`): Name of the mode.
+        mode (`str`): Name of the method, see [`Method`].
         threshold (`float`, *optional*): Its threshold.
         batch_size (`int`): Prompts decoded together.
         task (`str`): Name of what was asked.
@@ -33,8 +34,8 @@ class ModeResult:
         accuracy (`float`, *optional*): Share of right answers; `None` without a scorer.
         tokens_per_forward (`float`): Generated tokens over forward passes, row by row.
         tokens_per_second (`float`): Generated tokens over seconds of wall clock, prompts included.
-        speedup (`float`): `tokens_per_second` over that of the first mode.
-        identical (`float`): Share of outputs that are token for token those of the first mode.
+        speedup (`float`): `tokens_per_second` over that of the first method.
+        identical (`float`): Share of outputs that are token for token those of the first method.
         metric (`str`, *optional*, defaults to `"probability"`): `mars_metric`.
         block_size (`int`, *optional*): `mars_block_size`; `None` for that of the checkpoint.
         cache_block (`int`, *optional*): Cache block of block-synchronous decoding, where it is not 8.
@@ -43,9 +44,13 @@ class ModeResult:
         outside_forwards (`float`, *optional*): Share of the wall clock that is not spent in the model's forward.
         columns (`float`, *optional*): Mean columns of a forward after the first.
         peak_memory (`int`, *optional*): Bytes, of the accelerator, or of the whole process on a CPU.
-        run_lengths (`list[int]`, *optional*): How many forwards added 0, 1, 2, ... tokens.
+        acceptance_lengths (`list[int]`, *optional*): How many forwards added 0, 1, 2, ... tokens.
+        acceptance_rate (`float`, *optional*): Accepted over draft tokens, see [`AcceptanceCounts`].
+        mean_acceptance_length (`float`, *optional*): Mean tokens of a forward with drafts.
+        acceptance_by_position (`list[float]`, *optional*):
+            Share of the drafts whose first, second, ... token was accepted.
         tokens_per_forward_by_position (`list[float]`, *optional*):
-            Mean run length of the forwards that began in the first 16 tokens of an answer, in the next 16, and so on.
+            Mean acceptance length of the forwards that began in the first 16 tokens of an answer, in the next 16, ...
         texts (`list[str]`): The decoded outputs.
     """
 
@@ -67,35 +72,43 @@ class ModeResult:
     outside_forwards: float | None = None
     columns: float | None = None
     peak_memory: int | None = None
-    run_lengths: list[int] | None = None
+    acceptance_lengths: list[int] | None = None
+    acceptance_rate: float | None = None
+    mean_acceptance_length: float | None = None
+    acceptance_by_position: list[float] | None = None
     tokens_per_forward_by_position: list[float] | None = None
     texts: list[str] = field(default_factory=list, repr=False)
 
     @property
     def label(self) -> str:
-        """Mode, threshold, and what differs from the defaults."""
-        return str(Mode(self.mode, self.threshold, self.metric, self.block_size, self.cache_block))
+        """Method, threshold, and what differs from the defaults."""
+        return str(Method(self.mode, self.threshold, self.metric, self.block_size, self.cache_block))
 
 
 @dataclass
 class Measurement:
-    """One batch, decoded once in one mode; see [`Decoded`] and [`ForwardClock`]."""
+    """One batch, decoded once in one method; see [`Decoded`] and [`ForwardClock`]."""
 
     tokens: list[list[int]]
     forward_passes: list[int]
-    run_lengths: list[list[int]] | None
+    acceptance_lengths: list[list[int]] | None
     seconds: float
     in_forwards: float
     first_token_seconds: float
     columns: float
     peak_memory: int | None
+    counts: AcceptanceCounts | None = None
+
+    def __post_init__(self):
+        if isinstance(self.counts, dict):  # from a journal
+            self.counts = AcceptanceCounts(**self.counts)
 
 
-def measure_modes(
+def measure_methods(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
     prompts: list[list[dict[str, str]]],
-    modes: list[Mode],
+    methods: list[Method],
     batch_size: int,
     max_new_tokens: int = 256,
     is_correct: Callable[[int, str], bool] | None = None,
@@ -103,16 +116,16 @@ def measure_modes(
     rounds: int = 1,
     journal: Journal | None = None,
     draft: PreTrainedModel | None = None,
-) -> list[ModeResult]:
+) -> list[MethodResult]:
     """
-    Decode the prompts greedily in every mode. Modes take turns on each batch, so that a machine whose speed drifts
+    Decode the prompts greedily in every way. They take turns on each batch, so that a machine whose speed drifts
     slows them all alike; one batch is decoded beforehand and not counted. Of several rounds the best one counts.
 
     Args:
         model ([`PreTrainedModel`] or [`~peft.PeftModel`]): A MARS model.
         tokenizer ([`PreTrainedTokenizerBase`]): Its tokenizer, with a chat template.
         prompts (`list[list[dict]]`): Chat messages, one list a prompt.
-        modes (`list[Mode]`): The first one is what the others are compared with.
+        methods (`list[Method]`): The first one is what the others are compared with.
         batch_size (`int`): Prompts decoded together. Modes that cannot decode so many are left out.
         max_new_tokens (`int`, *optional*, defaults to 256): Limit a prompt.
         is_correct (`Callable[[int, str], bool]`, *optional*):
@@ -123,26 +136,26 @@ def measure_modes(
         draft ([`PreTrainedModel`], *optional*): The small model of assisted decoding.
 
     Returns:
-        `list[ModeResult]`, in the order of `modes`.
+        `list[MethodResult]`, in the order of `methods`.
     """
     model = get_base_model(model)  # the doors and hooks of a PEFT model are those of the model inside
-    modes = [mode for mode in modes if mode.fits(batch_size)]
+    methods = [method for method in methods if method.fits(batch_size)]
     starts = range(0, len(prompts), batch_size)
     best: dict[tuple[int, int], Measurement] = {}
-    total = rounds * len(starts) * len(modes)
+    total = rounds * len(starts) * len(methods)
     warm = set()
     with tqdm(total=total, desc=f"{task}, batch {batch_size}", unit="batch", disable=None) as progress:
         for round_index in range(rounds):
             for start in starts:
                 inputs = tokenize(tokenizer, prompts[start : start + batch_size]).to(model.device)
-                for index, mode in enumerate(modes):
-                    key = f"{task}|batch {batch_size}|{start}|round {round_index}|{mode}"
+                for index, method in enumerate(methods):
+                    key = f"{task}|batch {batch_size}|{start}|round {round_index}|{method}"
                     values = journal.get(key) if journal is not None else None
                     if values is None:
                         if index not in warm:
-                            measure(model, inputs, mode, 8, draft)
+                            measure(model, inputs, method, 8, draft)
                             warm.add(index)
-                        measurement = measure(model, inputs, mode, max_new_tokens, draft)
+                        measurement = measure(model, inputs, method, max_new_tokens, draft)
                         if journal is not None:
                             journal.add(key, asdict(measurement))
                     else:
@@ -153,9 +166,9 @@ def measure_modes(
                     progress.update()
 
     is_exact = model.dtype in (torch.float32, torch.float64)  # else near ties may break the other way
-    results: list[ModeResult] = []
+    results: list[MethodResult] = []
     reference: list[list[int]] = []
-    for index, mode in enumerate(modes):
+    for index, method in enumerate(methods):
         measurements = [best[index, start] for start in starts]
         tokens = [row for measurement in measurements for row in measurement.tokens]
         reference = reference or tokens
@@ -163,9 +176,9 @@ def measure_modes(
         accuracy = None if is_correct is None else mean(is_correct(i, text) for i, text in enumerate(texts))
         rate = sum(map(len, tokens)) / sum(m.seconds for m in measurements)
         results.append(
-            ModeResult(
-                mode=mode.name,
-                threshold=mode.threshold,
+            MethodResult(
+                mode=method.name,
+                threshold=method.threshold,
                 batch_size=batch_size,
                 task=task,
                 num_examples=len(prompts),
@@ -174,38 +187,54 @@ def measure_modes(
                 tokens_per_second=rate,
                 speedup=rate / results[0].tokens_per_second if results else 1.0,
                 identical=mean(a == b for a, b in zip(tokens, reference, strict=True)),
-                metric=mode.metric,
-                block_size=mode.block_size,
-                cache_block=mode.cache_block,
-                lossless=mode.name == "AR" or (mode.is_lossless and is_exact),
+                metric=method.metric,
+                block_size=method.block_size,
+                cache_block=method.cache_block,
+                lossless=method.name == Mode.PLAIN or (method.is_lossless and is_exact),
                 first_token_seconds=mean(m.first_token_seconds for m in measurements),
                 outside_forwards=1 - sum(m.in_forwards for m in measurements) / sum(m.seconds for m in measurements),
                 columns=mean(m.columns for m in measurements),
                 peak_memory=max((m.peak_memory for m in measurements if m.peak_memory), default=None),
                 texts=texts,
-                **summarize_runs([row for m in measurements for row in m.run_lengths or []]),
+                **summarize_lengths([row for m in measurements for row in m.acceptance_lengths or []]),
+                **summarize_counts([m.counts for m in measurements if m.counts is not None]),
             )
         )
     return results
 
 
-def measure(model, inputs, mode: Mode, max_new_tokens: int, draft: PreTrainedModel | None) -> Measurement:
+def measure(model, inputs, method: Method, max_new_tokens: int, draft: PreTrainedModel | None) -> Measurement:
     with ForwardClock(model) as clock:
-        decoded = decode(model, inputs, mode, max_new_tokens, clock, draft)
+        decoded = decode(model, inputs, method, max_new_tokens, clock, draft)
     return Measurement(
         tokens=decoded.tokens,
         forward_passes=decoded.forward_passes,
-        run_lengths=decoded.run_lengths,
+        acceptance_lengths=decoded.acceptance_lengths,
         seconds=clock.seconds,
         in_forwards=clock.in_forwards,
         first_token_seconds=clock.first_forward,
         columns=clock.columns,
         peak_memory=clock.peak_memory,
+        counts=decoded.counts,
     )
 
 
-def summarize_runs(rows: list[list[int]]) -> dict[str, list]:
-    """Histogram of the run lengths, and their mean by position in the answer."""
+def summarize_counts(measured: list[AcceptanceCounts]) -> dict[str, float | list[float]]:
+    """What became of the drafts, where there were any."""
+    counts = AcceptanceCounts()
+    for batch in measured:
+        counts.add(batch)
+    if counts.num_drafts == 0:
+        return {}
+    return {
+        "acceptance_rate": counts.acceptance_rate,
+        "mean_acceptance_length": counts.mean_acceptance_length,
+        "acceptance_by_position": [count / counts.num_drafts for count in counts.num_accepted_tokens_per_pos],
+    }
+
+
+def summarize_lengths(rows: list[list[int]]) -> dict[str, list]:
+    """Histogram of the acceptance lengths, and their mean by position in the answer."""
     if not rows:
         return {}
     counts = Counter(length for row in rows for length in row)
@@ -218,7 +247,7 @@ def summarize_runs(rows: list[list[int]]) -> dict[str, list]:
             forwards[bucket] += 1
             position += length
     return {
-        "run_lengths": [counts[length] for length in range(max(counts) + 1)],
+        "acceptance_lengths": [counts[length] for length in range(max(counts) + 1)],
         "tokens_per_forward_by_position": [tokens[b] / forwards[b] for b in sorted(forwards)],
     }
 

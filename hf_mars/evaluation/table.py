@@ -1,12 +1,12 @@
 """A sweep as a Markdown table."""
 
-from .sweep import ModeResult
+from .sweep import MethodResult
 
 
 __all__ = ["format_table"]
 
 
-def format_table(results: list[ModeResult]) -> str:
+def format_table(results: list[MethodResult]) -> str:
     """One row a result. Columns in which nothing was measured are left out."""
     columns = {
         "task": [result.task for result in results],
@@ -16,6 +16,8 @@ def format_table(results: list[ModeResult]) -> str:
         "n": [str(result.num_examples) for result in results],
         "accuracy": [number(result.accuracy, ".2f") for result in results],
         "tokens/forward": [number(result.tokens_per_forward, ".2f") for result in results],
+        "accepted": [number(result.acceptance_rate, ".0%") for result in results],
+        "by position": [shares(result.acceptance_by_position) for result in results],
         "tokens/s": [number(result.tokens_per_second, ".1f") for result in results],
         "speedup": [number(result.speedup, ".2f") for result in results],
         "identical": [number(result.identical, ".0%") for result in results],
@@ -34,6 +36,10 @@ def format_table(results: list[ModeResult]) -> str:
 
 def number(value: float | None, pattern: str) -> str:
     return "" if value is None else format(value, pattern)
+
+
+def shares(values: list[float] | None) -> str:
+    return " ".join(format(value, ".2f") for value in values or [])
 
 
 def scaled(value: float | None, factor: float) -> float | None:

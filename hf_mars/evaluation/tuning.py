@@ -5,8 +5,9 @@ from itertools import product
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from .modes import Mode
-from .sweep import ModeResult, measure_modes
+from ..decoding import Mode
+from .methods import Method
+from .sweep import MethodResult, measure_methods
 
 
 __all__ = ["candidates", "tune"]
@@ -14,12 +15,12 @@ __all__ = ["candidates", "tune"]
 THRESHOLDS = (0.95, 0.9, 0.7, 0.5, 0.3)
 
 
-def candidates(block_sizes: list[int], lossless: bool) -> list[Mode]:
-    """Plain decoding, and every mode, block size and threshold to try."""
-    names = ("verify",) if lossless else ("verify", "lossy")
+def candidates(block_sizes: list[int], lossless: bool) -> list[Method]:
+    """Plain decoding, and every method, block size and threshold to try."""
+    names = (Mode.VERIFY,) if lossless else (Mode.VERIFY, Mode.LOSSY)
     return [
-        Mode("AR"),
-        *(Mode(name, tau, block_size=size) for name, size, tau in product(names, block_sizes, THRESHOLDS)),
+        Method(Mode.PLAIN),
+        *(Method(name, tau, block_size=size) for name, size, tau in product(names, block_sizes, THRESHOLDS)),
     ]
 
 
@@ -33,9 +34,9 @@ def tune(
     block_sizes: list[int] | None = None,
     max_new_tokens: int = 256,
     rounds: int = 3,
-) -> tuple[ModeResult, list[ModeResult]]:
+) -> tuple[MethodResult, list[MethodResult]]:
     """
-    Find the mode, block size and threshold with the best measured speed under a constraint.
+    Find the method, block size and threshold with the best measured speed under a constraint.
 
     All candidates decode a quarter of the prompts; the fastest four of those that keep the constraint, and plain
     decoding, then decode all of them, and the fastest of these is the answer.
@@ -55,8 +56,8 @@ def tune(
         rounds (`int`, *optional*, defaults to 3): How often each batch is decoded in the end; the best time counts.
 
     Returns:
-        `tuple[ModeResult, list[ModeResult]]`: The best way, which is plain decoding where nothing is faster, and all
-        ways of the last measurement.
+        `tuple[MethodResult, list[MethodResult]]`: The best way, which is plain decoding where nothing is faster, and
+        all ways of the last measurement.
 
     Raises:
         `ValueError`: If there are no prompts or `max_loss` is not between 0 and 1.
@@ -70,21 +71,21 @@ def tune(
     arguments = {"max_new_tokens": max_new_tokens, "is_correct": is_correct}
     batch_size = min(batch_size, len(prompts))
 
-    def allowed(results: list[ModeResult]) -> list[ModeResult]:
+    def allowed(results: list[MethodResult]) -> list[MethodResult]:
         plain = results[0]
         return [plain, *(r for r in results[1:] if r.lossless or loss(r, plain) <= (max_loss or 0) + 1e-9)]
 
     first = prompts[: max(batch_size, len(prompts) // 4)]
-    modes = candidates(block_sizes, lossless=max_loss is None)
-    _, *rest = allowed(measure_modes(model, tokenizer, first, modes, batch_size, **arguments))
+    methods = candidates(block_sizes, lossless=max_loss is None)
+    _, *rest = allowed(measure_methods(model, tokenizer, first, methods, batch_size, **arguments))
     fastest = sorted(rest, key=lambda result: -result.speedup)[:4]
-    finalists = [Mode("AR"), *(Mode(r.mode, r.threshold, block_size=r.block_size) for r in fastest)]
-    results = measure_modes(model, tokenizer, prompts, finalists, batch_size, rounds=rounds, **arguments)
+    finalists = [Method(Mode.PLAIN), *(Method(r.mode, r.threshold, block_size=r.block_size) for r in fastest)]
+    results = measure_methods(model, tokenizer, prompts, finalists, batch_size, rounds=rounds, **arguments)
     return max(allowed(results), key=lambda result: result.speedup), results
 
 
-def loss(result: ModeResult, plain: ModeResult) -> float:
-    """What a mode loses against plain decoding: accuracy where it was measured, else the share of other outputs."""
+def loss(result: MethodResult, plain: MethodResult) -> float:
+    """What a method loses against plain decoding: accuracy where it was measured, else the share of other outputs."""
     if result.accuracy is not None:
         return plain.accuracy - result.accuracy
     return 1 - result.identical

@@ -7,6 +7,7 @@ from pathlib import Path
 import yaml
 from huggingface_hub import EvalResult, EvalResultEntry, eval_result_entries_to_yaml
 
+from ..decoding import Mode
 from ..evaluation import EVALUATION_FILE, Evaluation, plot_frontier
 
 
@@ -30,7 +31,7 @@ def write_eval_results(directory: str | Path, evaluation: Evaluation) -> None:
     if importlib.util.find_spec("matplotlib") and len(evaluation.results) > 1:
         plot_frontier(evaluation.main_results(), directory / PICTURE_FILE)
     for task, dataset_id in evaluation.datasets.items():
-        plain = [r for r in evaluation.results if r.task == task and r.mode == "AR" and r.accuracy is not None]
+        plain = [r for r in evaluation.results if r.task == task and r.mode == Mode.PLAIN and r.accuracy is not None]
         if not plain:
             continue
         plain.sort(key=lambda result: -result.num_examples)  # batch size 1 may have had a few of them only

@@ -33,8 +33,8 @@ class Engine(Protocol):
         Start requests, all or none.
 
         Returns:
-            `list[AsyncIterator[RequestOutput]]`: The runs of each. Closing an iterator (`aclose`) ends its request; it raises
-            [`GenerationError`] if the request fails.
+            `list[AsyncIterator[RequestOutput]]`: The outputs of each. Closing an iterator (`aclose`) ends its request;
+            it raises [`GenerationError`] if the request fails.
 
         Raises:
             `ValueError`: If a request can never be served.

@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from ..decoding.acceptance import confidence, leading_run
+from ..decoding.acceptance import confidence, count_leading
 from .backbone import forward_streams
 from .streams import build_streams
 
@@ -62,7 +62,7 @@ def count_expected_forwards(
     starts = is_response & ~torch.nn.functional.pad(is_response[:, :-1], (1, 0))
     num_tokens, num_forwards = 0, [0] * len(thresholds)
     for which, threshold in enumerate(thresholds):
-        runs = 1 + leading_run((confidences >= threshold).view(-1, block_size - 1)).view(batch_size, length).cpu()
+        runs = 1 + count_leading((confidences >= threshold).view(-1, block_size - 1)).view(batch_size, length).cpu()
         num_tokens = 0
         for row, start in starts.nonzero().tolist():
             # The last token of a response has no mask, but is a response token all the same.

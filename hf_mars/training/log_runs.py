@@ -69,7 +69,7 @@ class LogRunsCallback(TrainerCallback):
             answer = output.sequences[0, inputs["input_ids"].shape[1] :].tolist()
             print(
                 f"step {state.global_step}, {output.tokens_per_forward:.2f} tokens/forward\n"
-                f"{format_runs(processing_class, answer, output.run_lengths[0])}",
+                f"{format_runs(processing_class, answer, output.acceptance_lengths[0])}",
                 flush=True,
             )
 
@@ -82,10 +82,10 @@ class LogRunsCallback(TrainerCallback):
         return tokenizer(texts, padding=True, padding_side="left", add_special_tokens=not is_chat, return_tensors="pt")
 
 
-def format_runs(tokenizer: Any, token_ids: list[int], run_lengths: list[int]) -> str:
+def format_runs(tokenizer: Any, token_ids: list[int], acceptance_lengths: list[int]) -> str:
     """The text of one answer, with `│` where a forward pass ended."""
     runs, start = [], 0
-    for length in run_lengths:
+    for length in acceptance_lengths:
         runs.append(tokenizer.decode(token_ids[start : start + length]))
         start += length
     return "│".join(runs)

@@ -44,7 +44,7 @@ def test_measures_all_modes_and_peers_and_writes_everything(tmp_path, checkpoint
     assert {"results.json", "results.md", "texts.json", "measurements.jsonl"} <= files
     assert {
         "frontier_word_problems_batch2.png",
-        "run_lengths_word_problems_batch1.png",
+        "acceptance_lengths_word_problems_batch1.png",
         "batch_sizes_word_problems.png",
     } <= files
     assert "| verify 0.5, margin, B 8 |" in printed

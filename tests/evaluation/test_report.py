@@ -7,9 +7,9 @@ import pytest
 from hf_mars.evaluation import (
     describe_environment,
     format_table,
+    plot_acceptance_lengths,
     plot_batch_sizes,
     plot_frontier,
-    plot_run_lengths,
 )
 from tests.sweeps import result as mode_result
 
@@ -19,8 +19,8 @@ result = functools.partial(mode_result, batch_size=8, num_examples=4, tokens_per
 
 RESULTS = [
     result(speedup=1.0, lossless=True),
-    result("lossy", 0.9, speedup=2.0, run_lengths=[0, 3, 2, 1, 9]),
-    result("verify", 0.5, speedup=2.0, run_lengths=[0, 4, 2, 2, 8], lossless=True),
+    result("lossy", 0.9, speedup=2.0, acceptance_lengths=[0, 3, 2, 1, 9]),
+    result("verify", 0.5, speedup=2.0, acceptance_lengths=[0, 4, 2, 2, 8], lossless=True),
     result("prompt lookup", speedup=1.2, lossless=True),
 ]
 
@@ -42,7 +42,7 @@ def test_pictures_are_drawn(tmp_path, accuracy):
         item.accuracy = accuracy
     plot_frontier(results[:4], tmp_path / "frontier.png", title="t")
     plot_batch_sizes(results, tmp_path / "batch.png", title="t")
-    plot_run_lengths(results[:4], tmp_path / "runs.png", title="t")
+    plot_acceptance_lengths(results[:4], tmp_path / "runs.png", title="t")
     for name in ("frontier", "batch", "runs"):
         assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
 

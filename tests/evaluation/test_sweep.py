@@ -3,9 +3,9 @@ import copy
 import pytest
 
 from hf_mars import enable_mars
-from hf_mars.evaluation import PEERS, Journal, Mode, measure_modes
+from hf_mars.evaluation import PEERS, Journal, Method, measure_methods
 from hf_mars.evaluation.clock import ForwardClock
-from hf_mars.evaluation.sweep import summarize_runs
+from hf_mars.evaluation.sweep import summarize_lengths
 from tests.tiny_text import counting_examples, mars_text_model
 
 
@@ -18,7 +18,7 @@ def subject():
 def measure(subject, modes, batch_size=2, **kwargs):
     model, tokenizer = subject
     prompts = list(counting_examples(5)["prompt"])
-    return measure_modes(
+    return measure_methods(
         model,
         tokenizer,
         prompts,
@@ -32,7 +32,7 @@ def measure(subject, modes, batch_size=2, **kwargs):
 
 
 def test_modes_are_measured_on_every_prompt(subject):
-    ar, lossy, verify = measure(subject, [Mode("AR"), Mode("lossy", 0.0), Mode("verify", 0.0)])
+    ar, lossy, verify = measure(subject, [Method("AR"), Method("lossy", 0.0), Method("verify", 0.0)])
     assert [len(result.texts) for result in (ar, lossy, verify)] == [5, 5, 5]
     assert ar.tokens_per_forward == ar.speedup == ar.identical == 1.0
     assert lossy.tokens_per_forward > 2
@@ -45,14 +45,16 @@ def test_modes_are_measured_on_every_prompt(subject):
         assert result.peak_memory > 1e6
         assert result.task == "counting" and result.num_examples == 5
     assert ar.columns == 1 and lossy.columns > 3
-    assert ar.run_lengths == [0, 60]
-    assert sum(count * length for length, count in enumerate(lossy.run_lengths)) == 60
+    assert ar.acceptance_lengths == [0, 60]
+    assert sum(count * length for length, count in enumerate(lossy.acceptance_lengths)) == 60
 
 
 @pytest.mark.parametrize("batch_size", [1, 2])
 def test_every_peer_decodes_what_it_promises(subject, batch_size):
-    peers = [Mode(name, 0.0 if name in ("no cache", "block-synchronous") else None) for name in PEERS]
-    results = measure(subject, [Mode("AR"), Mode("lossy", 0.0), *peers], batch_size, draft=copy.deepcopy(subject[0]))
+    peers = [Method(name, 0.0 if name in ("no cache", "block-synchronous") else None) for name in PEERS]
+    results = measure(
+        subject, [Method("AR"), Method("lossy", 0.0), *peers], batch_size, draft=copy.deepcopy(subject[0])
+    )
     by_name = {result.mode: result for result in results}
     expected = {name for name in PEERS if PEERS[name] is None or batch_size == 1}
     assert set(by_name) == {"AR", "lossy", *expected}
@@ -74,19 +76,19 @@ def test_an_adapter_is_measured_like_its_model(subject):
     model, tokenizer = copy.deepcopy(subject[0]), subject[1]
     enable_mars(model)
     adapted = get_peft_model(model, LoraConfig(r=2, target_modules=["q_proj"]))
-    ar, lossy, lookup = measure((adapted, tokenizer), [Mode("AR"), Mode("lossy", 0.0), Mode("prompt lookup")], 1)
+    ar, lossy, lookup = measure((adapted, tokenizer), [Method("AR"), Method("lossy", 0.0), Method("prompt lookup")], 1)
     assert lossy.tokens_per_forward > 2 and lossy.columns > 3
     assert lookup.identical == 1.0
 
 
 def test_in_half_precision_nothing_but_plain_decoding_is_called_lossless(subject):
     model = enable_mars(copy.deepcopy(subject[0]).bfloat16())
-    ar, verify = measure((model, subject[1]), [Mode("AR"), Mode("verify", 0.0)])
+    ar, verify = measure((model, subject[1]), [Method("AR"), Method("verify", 0.0)])
     assert (ar.lossless, verify.lossless) == (True, False)
 
 
 def test_metrics_and_block_sizes_are_ways_of_their_own(subject):
-    modes = [Mode("AR"), Mode("lossy", 0.0, "margin", 8), Mode("verify", 50.0, "entropy")]
+    modes = [Method("AR"), Method("lossy", 0.0, "margin", 8), Method("verify", 50.0, "entropy")]
     results = measure(subject, modes)
     assert [result.label for result in results] == ["AR", "lossy 0, margin, B 8", "verify 50, entropy"]
     assert results[1].tokens_per_forward > 4
@@ -94,7 +96,7 @@ def test_metrics_and_block_sizes_are_ways_of_their_own(subject):
 
 
 def test_an_interrupted_sweep_goes_on_where_it_was(subject, tmp_path, monkeypatch):
-    modes = [Mode("AR"), Mode("verify", 0.0)]
+    modes = [Method("AR"), Method("verify", 0.0)]
     path, settings = tmp_path / "measurements.jsonl", {"checkpoint": "x"}
     calls = []
     generate = ForwardClock.__enter__
@@ -125,7 +127,7 @@ def test_an_interrupted_sweep_goes_on_where_it_was(subject, tmp_path, monkeypatc
 
 def test_rounds_keep_the_best_time(subject, tmp_path):
     journal = Journal(tmp_path / "measurements.jsonl", {})
-    result, *_ = measure(subject, [Mode("AR")], rounds=3, journal=journal)
+    result, *_ = measure(subject, [Method("AR")], rounds=3, journal=journal)
     seconds = {}
     for key, value in journal.entries.items():
         start = key.split("|")[2]
@@ -134,7 +136,7 @@ def test_rounds_keep_the_best_time(subject, tmp_path):
 
 
 def test_runs_are_counted_by_length_and_position():
-    summary = summarize_runs([[4] * 5, [1, 1, 0, 2]])
-    assert summary["run_lengths"] == [1, 2, 1, 0, 5]
+    summary = summarize_lengths([[4] * 5, [1, 1, 0, 2]])
+    assert summary["acceptance_lengths"] == [1, 2, 1, 0, 5]
     assert summary["tokens_per_forward_by_position"] == [(16 + 4) / (4 + 4), 4.0]
-    assert summarize_runs([]) == {}
+    assert summarize_lengths([]) == {}

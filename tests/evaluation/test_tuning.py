@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from hf_mars import enable_mars
-from hf_mars.evaluation import ModeResult, tune
+from hf_mars.evaluation import MethodResult, tune
 from hf_mars.evaluation.tuning import candidates
 from tests.tiny_text import byte_level_tokenizer, text_model
 
@@ -17,7 +17,7 @@ def fake_measurements(monkeypatch, speed):
         for mode in modes:
             speedup, accuracy, identical = (1.0, 0.5, 1.0) if mode.name == "AR" else speed(mode)
             results.append(
-                ModeResult(
+                MethodResult(
                     mode=mode.name,
                     threshold=mode.threshold,
                     batch_size=batch_size,
@@ -34,7 +34,7 @@ def fake_measurements(monkeypatch, speed):
             )
         return results
 
-    monkeypatch.setattr("hf_mars.evaluation.tuning.measure_modes", measure)
+    monkeypatch.setattr("hf_mars.evaluation.tuning.measure_methods", measure)
     return calls
 
 

@@ -69,10 +69,12 @@ def test_a_pushed_checkpoint_decodes_where_the_package_is_missing(tmp_path, hub)
         "HF_HUB_DISABLE_XET": "1",
         "HF_HUB_OFFLINE": "0",
     }
-    sequences, run_lengths, positional = generate_without_package(REPO, prompts, decoding, tmp_path, environment)
+    sequences, acceptance_lengths, positional = generate_without_package(
+        REPO, prompts, decoding, tmp_path, environment
+    )
     expected = model.generate(**prompts, **decoding, return_dict_in_generate=True)
     assert sequences == positional == expected.sequences.tolist()
-    assert run_lengths == expected.run_lengths
+    assert acceptance_lengths == expected.acceptance_lengths
     assert expected.tokens_per_forward > 1.2
 
 

@@ -18,19 +18,19 @@ def test_a_checkpoint_generates_where_the_package_cannot_be_imported(tmp_path, v
     save_pretrained(model, tmp_path / "checkpoint")
     prompts = ragged_prompts([4, 9])
     arguments = {"max_new_tokens": 20, "mars_threshold": 0.3, "mars_verify": verify}
-    sequences, run_lengths, positional = generate_without_package(
+    sequences, acceptance_lengths, positional = generate_without_package(
         tmp_path / "checkpoint", prompts, arguments, cwd=tmp_path
     )
     expected = model.generate(**prompts, **arguments, return_dict_in_generate=True)
     assert sequences == positional == expected.sequences.tolist()
-    assert run_lengths == expected.run_lengths
+    assert acceptance_lengths == expected.acceptance_lengths
     assert expected.tokens_per_forward > 1.2
 
 
 def test_writes_tokenizer_and_code_but_no_mars_generation_defaults(tmp_path):
     save_pretrained(tiny_model(), tmp_path, tokenizer=byte_level_tokenizer())
     assert (tmp_path / "tokenizer.json").exists()
-    assert {"generate.py", "strategy.py", "cache.py"} <= {
+    assert {"generate.py", "decoder.py", "cache.py"} <= {
         path.name for path in (tmp_path / "custom_generate").iterdir()
     }
     assert "mars_" not in (tmp_path / "generation_config.json").read_text()

@@ -32,7 +32,7 @@ arguments = json.loads(sys.argv[3])
 output = model.generate(**inputs, **arguments, return_dict_in_generate=True)
 ids = inputs.pop("input_ids")
 positional = model.generate(ids, **inputs, **arguments)
-print(json.dumps([output.sequences.tolist(), output.run_lengths, positional.tolist()]))
+print(json.dumps([output.sequences.tolist(), output.acceptance_lengths, positional.tolist()]))
 """
 
 

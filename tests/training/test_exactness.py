@@ -311,7 +311,7 @@ def test_expected_tokens_per_forward_is_what_decoding_measures(tmp_path, tokeniz
     logs = trainer.state.log_history[-1]
     assert logs["eval_mask_accuracy"] > 0.8
     for threshold in trainer.args.eval_thresholds:
-        run_lengths = []
+        acceptance_lengths = []
         for prompt in examples["prompt"]:
             inputs = tokenizer.apply_chat_template(
                 prompt, add_generation_prompt=True, return_dict=True, return_tensors="pt"
@@ -319,8 +319,8 @@ def test_expected_tokens_per_forward_is_what_decoding_measures(tmp_path, tokeniz
             output = trainer.model.generate(
                 **inputs, max_new_tokens=60, mars_threshold=threshold, return_dict_in_generate=True
             )
-            run_lengths += output.run_lengths
-        measured = sum(map(sum, run_lengths)) / sum(map(len, run_lengths))
+            acceptance_lengths += output.acceptance_lengths
+        measured = sum(map(sum, acceptance_lengths)) / sum(map(len, acceptance_lengths))
         assert measured > 1.3
         assert logs[f"eval_expected_tokens_per_forward/{threshold:g}"] == pytest.approx(measured, rel=0.05)
 

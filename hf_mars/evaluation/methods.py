@@ -1,16 +1,17 @@
-"""Ways to decode a batch: plain, MARS, and the peers it is compared with."""
+"""Methods to decode a batch: plain, MARS, and the peers it is compared with."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import torch
 from transformers import GenerationMixin, PreTrainedModel
 
+from ..decoding import AcceptanceCounts, MARSGenerateOutput, Mode
 from .baselines import decode_block_synchronously, decode_jacobi, decode_without_cache
 from .clock import ForwardClock
 
 
-__all__ = ["Decoded", "Mode", "PEERS", "decode"]
+__all__ = ["MULTI_TOKEN", "PEERS", "Decoded", "Method", "cut", "decode", "end_of_sequence_ids"]
 
 # Peers by name, and the largest batch that each can decode.
 PEERS = {
@@ -21,16 +22,17 @@ PEERS = {
     "no cache": None,
     "block-synchronous": None,
 }
-LOSSLESS = ("AR", "AR, static cache", "prompt lookup", "assisted", "Jacobi", "verify")
+LOSSLESS = (Mode.PLAIN, Mode.VERIFY, "AR, static cache", "prompt lookup", "assisted", "Jacobi")
+MULTI_TOKEN = (Mode.LOSSY, Mode.VERIFY)
 
 
 @dataclass(frozen=True)
-class Mode:
+class Method:
     """
     One way to decode.
 
     Args:
-        name (`str`): `"AR"`, `"lossy"`, `"verify"`, or one of [`PEERS`].
+        name (`str`): A [`Mode`], or one of [`PEERS`].
         threshold (`float`, *optional*): `mars_threshold`; `None` for ways that have none.
         metric (`str`, *optional*, defaults to `"probability"`): `mars_metric`.
         block_size (`int`, *optional*): `mars_block_size`. Defaults to that of the checkpoint.
@@ -46,9 +48,9 @@ class Mode:
     @property
     def arguments(self) -> dict[str, Any]:
         """The `mars_*` arguments of `generate`; none for ways that are not MARS's."""
-        if self.name not in ("lossy", "verify"):
+        if self.name not in MULTI_TOKEN:
             return {}
-        arguments = {"mars_threshold": self.threshold, "mars_verify": self.name == "verify"}
+        arguments = {"mars_threshold": self.threshold, "mars_verify": self.name == Mode.VERIFY}
         if self.metric != "probability":
             arguments["mars_metric"] = self.metric
         if self.block_size is not None:
@@ -58,7 +60,7 @@ class Mode:
     @property
     def is_lossless(self) -> bool:
         """Whether greedy output is that of plain decoding, up to rounding."""
-        is_plain = self.name == "lossy" and self.threshold == 1 and self.metric != "entropy"
+        is_plain = self.name == Mode.LOSSY and self.threshold == 1 and self.metric != "entropy"
         return self.name in LOSSLESS or is_plain
 
     def fits(self, batch_size: int) -> bool:
@@ -82,18 +84,20 @@ class Decoded:
     Args:
         tokens (`list[list[int]]`): Generated tokens of each row, end-of-sequence included, padding not.
         forward_passes (`list[int]`): Forward passes of each row, until it was done.
-        run_lengths (`list[list[int]]`, *optional*): Tokens that each of them added, where that is known.
+        acceptance_lengths (`list[list[int]]`, *optional*): Tokens that each of them added, where that is known.
+        counts ([`AcceptanceCounts`], *optional*): Drafts of all rows, where that is known.
     """
 
     tokens: list[list[int]]
     forward_passes: list[int]
-    run_lengths: list[list[int]] | None = None
+    acceptance_lengths: list[list[int]] | None = None
+    counts: AcceptanceCounts | None = None
 
 
 def decode(
     model: PreTrainedModel,
     inputs: dict[str, torch.Tensor],
-    mode: Mode,
+    method: Method,
     max_new_tokens: int,
     clock: ForwardClock,
     draft: PreTrainedModel | None = None,
@@ -104,49 +108,58 @@ def decode(
     Args:
         model ([`PreTrainedModel`]): A MARS model.
         inputs (`dict[str, torch.Tensor]`): `input_ids` and `attention_mask`.
-        mode ([`Mode`]): How.
+        method ([`Method`]): How.
         max_new_tokens (`int`): Limit of a row.
         clock ([`ForwardClock`]): The running clock, which counts the forwards of ways that do not tell theirs.
         draft ([`PreTrainedModel`], *optional*): The small model of `"assisted"`.
     """
     prompt_length = inputs["input_ids"].shape[1]
     eos_token_ids = end_of_sequence_ids(model)
-    if mode.name in ("lossy", "verify"):
+    if method.name in MULTI_TOKEN:
         output = model.generate(
-            **inputs, max_new_tokens=max_new_tokens, do_sample=False, return_dict_in_generate=True, **mode.arguments
+            **inputs, max_new_tokens=max_new_tokens, do_sample=False, return_dict_in_generate=True, **method.arguments
         )
         generated = output.sequences[:, prompt_length:].tolist()
-        tokens = [row[: sum(lengths)] for row, lengths in zip(generated, output.run_lengths, strict=True)]
-        return Decoded(tokens, [len(lengths) for lengths in output.run_lengths], output.run_lengths)
+        tokens = [row[: sum(lengths)] for row, lengths in zip(generated, output.acceptance_lengths, strict=True)]
+        forward_passes = [len(lengths) for lengths in output.acceptance_lengths]
+        return Decoded(tokens, forward_passes, output.acceptance_lengths, sum_counts(output))
 
-    if mode.name in ("no cache", "block-synchronous", "Jacobi"):
+    if method.name in ("no cache", "block-synchronous", "Jacobi"):
         settings = {"max_new_tokens": max_new_tokens, "eos_token_ids": eos_token_ids}
-        if mode.name == "Jacobi":
+        if method.name == "Jacobi":
             runs = decode_jacobi(model, inputs, **settings)
         else:
-            settings["threshold"] = mode.threshold
-            settings["block_size"] = mode.block_size or model.config.mars["block_size"]
-            if mode.name == "no cache":
+            settings["threshold"] = method.threshold
+            settings["block_size"] = method.block_size or model.config.mars["block_size"]
+            if method.name == "no cache":
                 runs = decode_without_cache(model, inputs, **settings)
             else:
-                runs = decode_block_synchronously(model, inputs, cache_block=mode.cache_block or 8, **settings)
+                runs = decode_block_synchronously(model, inputs, cache_block=method.cache_block or 8, **settings)
         tokens = [[token for run in row for token in run] for row in runs]
         lengths = [[len(run) for run in row] for row in runs]
         return Decoded(tokens, [len(row) for row in runs], lengths)
 
     options: dict[str, Any] = {"max_new_tokens": max_new_tokens, "do_sample": False}
-    if mode.name == "AR, static cache":
+    if method.name == "AR, static cache":
         options["cache_implementation"] = "static"
-    elif mode.name == "prompt lookup":
+    elif method.name == "prompt lookup":
         options["prompt_lookup_num_tokens"] = 3
-    elif mode.name == "assisted":
+    elif method.name == "assisted":
         options["assistant_model"] = draft
     # The door of transformers itself, so that not even the check for `mars_*` arguments is in the way.
     sequences = GenerationMixin.generate(model, **inputs, **options)
     tokens = [cut(row, eos_token_ids) for row in sequences[:, prompt_length:].tolist()]
-    if mode.name in ("prompt lookup", "assisted"):
+    if method.name in ("prompt lookup", "assisted"):
         return Decoded(tokens, [clock.num_forwards])
     return Decoded(tokens, [len(row) for row in tokens], [[1] * len(row) for row in tokens])
+
+
+def sum_counts(output: MARSGenerateOutput) -> AcceptanceCounts:
+    """The counts of all rows together."""
+    counts = AcceptanceCounts()
+    for row in zip(*(getattr(output, field.name) for field in fields(AcceptanceCounts)), strict=True):
+        counts.add(AcceptanceCounts(*row))
+    return counts
 
 
 def end_of_sequence_ids(model: PreTrainedModel) -> set[int]:
