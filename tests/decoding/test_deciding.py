@@ -1,4 +1,3 @@
-import pytest
 import torch
 from transformers import LogitsProcessorList
 
@@ -34,22 +33,19 @@ def make_rows(drafts, num_drafts):
     )
 
 
+def added(accepted):
+    """The accepted tokens of each row."""
+    return [row[:n] for row, n in zip(accepted.tokens.tolist(), accepted.lengths.tolist(), strict=True)]
+
+
 def logits_of(choices):
     """Sure of each of these tokens."""
     return 20 * torch.nn.functional.one_hot(torch.tensor(choices), VOCAB).float()
 
 
-@pytest.mark.parametrize(
-    "modes, accepted, lengths",
-    [
-        ((Mode.VERIFY, Mode.VERIFY), [[1, 2, 3], [4, 7]], [3, 2]),
-        ((Mode.LOSSY, Mode.LOSSY), [[1, 2, 3, 5, 6], [4, 7]], [5, 2]),
-        ((Mode.LOSSY, Mode.VERIFY), [[1, 2, 3, 5, 6], [4, 7]], [5, 2]),
-    ],
-)
-def test_drafts_that_hold_then_the_bonus_token_then_confident_masks_in_lossy_mode(modes, accepted, lengths):
+def test_verified_rows_add_the_drafts_that_hold_and_a_bonus_token():
     rows = make_rows([[1, 2], [4, 0]], [2, 2])
-    sampling = make_sampling_tensors([params(mode, row) for row, mode in enumerate(modes)], torch.device("cpu"))
+    sampling = make_sampling_tensors([params(Mode.VERIFY, row) for row in range(2)], torch.device("cpu"))
     # Of the first row all drafts hold; of the second one the second fails, and 7 replaces it.
     logits = logits_of([[1, 2, 3, 5, 6, 8], [4, 7, 3, 5, 6, 8]])
     logits[:, 5] = 0  # the last mask is not sure
@@ -57,10 +53,17 @@ def test_drafts_that_hold_then_the_bonus_token_then_confident_masks_in_lossy_mod
     assert decision.num_accepted.tolist() == [2, 1]
     assert decision.bonus_token.tolist() == [[3], [7]]
     assert decision.num_confident.tolist() == [2, 0], "masks after a draft that failed are void"
-    result = assemble(decision, rows, sampling)
-    assert result.lengths.tolist() == lengths
-    for tokens, length, expected in zip(result.tokens.tolist(), lengths, accepted, strict=True):
-        assert tokens[:length] == expected
+    assert added(assemble(decision, rows, sampling)) == [[1, 2, 3], [4, 7]]
+
+
+def test_lossy_rows_add_the_confident_masks_beside_verified_ones():
+    rows = make_rows([[0, 0], [4, 1]], [0, 2])
+    sampling = make_sampling_tensors([params(Mode.LOSSY, 0), params(Mode.VERIFY, 1)], torch.device("cpu"))
+    logits = logits_of([[8, 8, 3, 5, 6, 8], [4, 1, 2, 5, 6, 8]])
+    logits[0, 4] = 0
+    decision = decide(logits, rows, sampling, torch.full((2, 1), 0.5), torch.zeros(2, 20, dtype=torch.long))
+    assert decision.num_confident.tolist() == [1, 3]
+    assert added(assemble(decision, rows, sampling)) == [[3, 5], [4, 1, 2]]
 
 
 def test_rows_with_fewer_drafts_than_columns():
@@ -68,11 +71,7 @@ def test_rows_with_fewer_drafts_than_columns():
     sampling = make_sampling_tensors([params(Mode.VERIFY, row) for row in range(2)], torch.device("cpu"))
     logits = logits_of([[8, 1, 3, 5], [8, 8, 4, 6]])  # right-aligned: drafts and bonus, then one mask
     decision = decide(logits, rows, sampling, torch.full((2, 1), 0.5), torch.zeros(2, 20, dtype=torch.long))
-    result = assemble(decision, rows, sampling)
-    assert [tokens[:n] for tokens, n in zip(result.tokens.tolist(), result.lengths.tolist(), strict=True)] == [
-        [1, 3],
-        [4],
-    ]
+    assert added(assemble(decision, rows, sampling)) == [[1, 3], [4]]
 
 
 def test_masks_beyond_the_budget_are_not_offered():
