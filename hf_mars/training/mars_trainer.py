@@ -6,14 +6,14 @@ from concurrent.futures import Future
 from typing import Any
 
 import torch
-from huggingface_hub import HfApi
+from huggingface_hub import HfApi, ModelCardData
 from peft import PeftModel
 from transformers import AutoProcessor, PreTrainedModel, ProcessorMixin
 from trl import SFTTrainer
 from trl.trainer.utils import create_model_from_path, get_config_model_id
 
 from ..decoding.masks import check_attention_backend
-from ..hub import CheckpointFrame, PushResult, complete_checkpoint, document_checkpoint, push_folder, read_card
+from ..hub import CheckpointCard, CheckpointFacts, CheckpointFrame, PushResult, complete_checkpoint, push_folder
 from ..modeling import add_mask_token, check_architecture, enable_mars, get_base_model
 from .adapters import check_mask_row_is_trained, complete_output_embeddings, with_mask_row
 from .backbone import forward_streams
@@ -175,8 +175,7 @@ class MARSTrainer(SFTTrainer):
     ) -> None:
         """Write the model card of `args.output_dir`, as [`~hf_mars.save_pretrained`] does."""
         if self.is_world_process_zero():
-            output_dir = self.args.output_dir
-            self._document(output_dir, read_card(output_dir), dataset_name, tags, self.hub_model_id)
+            self._write_card(CheckpointCard.read(self.args.output_dir), dataset_name, tags, self.hub_model_id)
 
     def push_to_hub(
         self,
@@ -216,37 +215,32 @@ class MARSTrainer(SFTTrainer):
         output_dir = output_dir or self.args.output_dir
         with CheckpointFrame(output_dir, self.model.config.mars) as frame:
             super()._save(output_dir, state_dict)
-        self._document(output_dir, frame.previous_card)
+        self._write_card(frame.card)
 
     def _push_from_checkpoint(self, checkpoint_folder: str) -> None:
         if self.is_world_process_zero():  # the parent copies weights from there, but knows no custom_generate/
             complete_checkpoint(self.args.output_dir, self.model.config.mars)
         super()._push_from_checkpoint(checkpoint_folder)
 
-    def _document(
+    def _write_card(
         self,
-        directory: str,
-        previous: str | None,
+        card: CheckpointCard,
         dataset_name: str | list[str] | None = None,
         tags: str | list[str] | None = None,
         repo_id: str | None = None,
     ) -> None:
-        named = [dataset_name] if isinstance(dataset_name, str) else dataset_name
-        checkpoint = {
-            "is_adapter": isinstance(self.model, PeftModel),
-            "base_model": None,
-            "mask_token": self.processing_class.mask_token,
-            **self.model.config.mars,
-        }
-        document_checkpoint(
-            directory,
-            previous,
-            checkpoint=checkpoint,
+        # Stated here and not read from the directory, where the weights may be yet to come.
+        facts = CheckpointFacts(
+            is_adapter=isinstance(self.model, PeftModel),
             base_model=get_config_model_id(self.model.config),
-            datasets=named or hub_datasets(self.train_dataset),
-            tags=[tags] if isinstance(tags, str) else tags or (),
+            mask_token=self.processing_class.mask_token,
+            **self.model.config.mars,
+        )
+        card.write(
+            ModelCardData(datasets=dataset_name or hub_datasets(self.train_dataset), tags=tags),
             training=summarize_training(self),
             repo_id=repo_id,
+            facts=facts,
         )
 
 
