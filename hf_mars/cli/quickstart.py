@@ -26,7 +26,7 @@ from ..evaluation import (
     plot_frontier,
 )
 from ..evaluation.tasks.word_problems import HELD_OUT_SEED, NUM_RESERVED, extract_answer, make_word_problems
-from ..hub import document_checkpoint, read_card
+from ..hub import CheckpointCard
 from ..training import MARSConfig, MARSTrainer
 from .data import load_any_dataset
 from .smollm2 import load_smollm2
@@ -224,7 +224,7 @@ def report(
         title=f"{NUM_HELD_OUT} held-out problems, batch {results[0].batch_size}, by threshold",
     )
     written = [json_path, plot_path]
-    if document_checkpoint(checkpoint, read_card(checkpoint), evaluation=evaluation) is None:
+    if CheckpointCard.read(checkpoint).write(evaluation=evaluation) is None:
         written.append(checkpoint / "README.md")
     print(f"Written: {', '.join(map(str, written))}\n")
     print(USAGE.format(checkpoint=str(checkpoint)))

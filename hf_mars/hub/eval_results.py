@@ -1,17 +1,20 @@
 """What `.eval_results/` of a checkpoint holds: the sweep, a picture, and an entry for each benchmark of the Hub."""
 
+import dataclasses
 import importlib.util
 import re
 from pathlib import Path
+from typing import Any
 
 import yaml
-from huggingface_hub import EvalResult, EvalResultEntry, eval_result_entries_to_yaml
+from huggingface_hub import EvalResult, EvalResultEntry, ModelCardData, eval_result_entries_to_yaml
 
 from ..decoding import Mode
-from ..evaluation import EVALUATION_FILE, Evaluation, plot_frontier
+from ..evaluation import EVALUATION_FILE, Evaluation, load_evaluation, plot_frontier
+from .paths import without_paths
 
 
-__all__ = ["PICTURE_FILE", "is_of_sweep", "model_index", "write_eval_results"]
+__all__ = ["PICTURE_FILE", "is_of_sweep", "model_index", "replace_results", "write_eval_results"]
 
 PICTURE_FILE = ".eval_results/frontier.png"
 METRIC_TITLES = {
@@ -21,12 +24,24 @@ METRIC_TITLES = {
 }
 
 
-def write_eval_results(directory: str | Path, evaluation: Evaluation) -> None:
+def write_eval_results(directory: str | Path, evaluation: Evaluation | dict[str, Any] | str | Path) -> Evaluation:
     """
     Write the sweep as JSON, its picture where matplotlib is installed, and one YAML file in the Hub's format for each
     task whose data set is on the Hub, with the accuracy of plain decoding, which verified decoding shares.
+
+    Args:
+        directory (`str` or `Path`): Where the checkpoint is saved.
+        evaluation ([`Evaluation`], `dict`, `str` or `Path`): The sweep, or the file it is in.
+
+    Returns:
+        [`Evaluation`]: The sweep as it is written, without local paths in its command.
     """
     directory = Path(directory)
+    if isinstance(evaluation, (str, Path)):
+        evaluation = load_evaluation(evaluation)
+    elif isinstance(evaluation, dict):
+        evaluation = Evaluation.from_dict(evaluation)
+    evaluation = dataclasses.replace(evaluation, command=evaluation.command and without_paths(evaluation.command))
     evaluation.save(directory / EVALUATION_FILE)
     if importlib.util.find_spec("matplotlib") and len(evaluation.results) > 1:
         plot_frontier(evaluation.main_results(), directory / PICTURE_FILE)
@@ -48,6 +63,7 @@ def write_eval_results(directory: str | Path, evaluation: Evaluation) -> None:
         )
         path = directory / EVALUATION_FILE
         path.with_name(f"{slug(task)}.yaml").write_text(yaml.safe_dump(eval_result_entries_to_yaml([entry])))
+    return evaluation
 
 
 def model_index(evaluation: Evaluation) -> list[EvalResult]:
@@ -70,6 +86,12 @@ def model_index(evaluation: Evaluation) -> list[EvalResult]:
                 )
             )
     return entries
+
+
+def replace_results(data: ModelCardData, results: list[EvalResult]) -> None:
+    """Put the results of a sweep in the place of those of an earlier one; results of others stay."""
+    others = [result for result in data.eval_results or [] if not is_of_sweep(result)]
+    data.eval_results = [*others, *results] or None
 
 
 def is_of_sweep(result: EvalResult) -> bool:

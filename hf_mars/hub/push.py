@@ -1,47 +1,27 @@
 """Pushing a checkpoint to the Hub: the weights first, then the card, with retries."""
 
-import os
-import shutil
+import dataclasses
 import tempfile
-import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from huggingface_hub import CommitInfo, HfApi
-from huggingface_hub.constants import REPOCARD_NAME
-from huggingface_hub.errors import (
-    HTTPError,
-    LocalEntryNotFoundError,
-    LocalTokenNotFoundError,
-    RemoteEntryNotFoundError,
-)
+from huggingface_hub import CommitInfo, HfApi, ModelCardData
+from huggingface_hub.errors import HTTPError, LocalTokenNotFoundError
 from peft import PeftModel
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
-from transformers.utils import ADAPTER_CONFIG_NAME, logging
+from transformers.utils import logging
 
 from ..evaluation import Evaluation
-from .card import merge_cards, read_checkpoint
-from .paths import hub_id, read_card
-from .save import document_checkpoint, rewrite_json, save_pretrained
+from .card import CheckpointCard
+from .remote import RemoteBranch, first_line
+from .save import save_pretrained
+from .staging import CARD_FILES, check_folder, list_files, stage_folder
 
 
 __all__ = ["PushResult", "push_folder", "push_to_hub"]
 
 logger = logging.get_logger(__name__)
-
-CARD_FILES = [REPOCARD_NAME, ".eval_results/*"]
-# What a trainer leaves beside a model, to resume with; `training_args.bin` holds paths of its machine.
-TRAINER_FILES = ("checkpoint-*", "_*", "optimizer*", "scheduler.pt", "scaler.pt", "rng_state*", "trainer_state.json")
-IGNORED_FILES = (*TRAINER_FILES, "training_args.bin", "runs", ".git", ".cache")
-
-NUM_ATTEMPTS = 4
-FIRST_WAIT = 1.0  # seconds; doubles with each attempt
-TRANSIENT_STATUS = (408, 429, 500, 502, 503, 504)
-COPIED_SIZE = 10_000_000  # bytes; larger files are linked
-
-Result = TypeVar("Result")
 
 
 @dataclass
@@ -149,161 +129,34 @@ def push_folder(
     check_folder(folder, base_model)
     if isinstance(evaluation, (str, Path)) and not Path(evaluation).exists():
         raise ValueError(f"`evaluation` is {str(evaluation)!r}, which is no file.")
-    api = HfApi(endpoint=endpoint, token=token)
-    with tempfile.TemporaryDirectory() as staging:
-        staging = Path(staging) / folder.resolve().name
-        shutil.copytree(folder, staging, copy_function=link_or_copy, ignore=ignore_at_top(folder))
-        if base_model is not None and (staging / ADAPTER_CONFIG_NAME).is_file():
-            rewrite_json(staging / ADAPTER_CONFIG_NAME, lambda v: {**v, "base_model_name_or_path": base_model})
+    branch = RemoteBranch(HfApi(endpoint=endpoint, token=token), repo_id, revision)
+    with tempfile.TemporaryDirectory() as directory:
+        staging = stage_folder(folder, directory, base_model)
         try:
-            if not with_retries(lambda: api.repo_exists(repo_id)):
-                with_retries(lambda: api.create_repo(repo_id, private=private, exist_ok=True))
-            if revision is not None and not revision.startswith("refs/pr/"):
-                with_retries(lambda: api.create_branch(repo_id, branch=revision, exist_ok=True))
-
-            def upload() -> CommitInfo:
-                return api.upload_folder(
-                    repo_id=repo_id,
-                    folder_path=staging,
-                    ignore_patterns=list(CARD_FILES),
-                    revision=revision,
-                    create_pr=create_pr,
-                    commit_message=commit_message or "Upload MARS checkpoint",
-                )
-
-            # A pull request that was opened, but whose answer got lost, would be opened again.
-            commit = upload() if create_pr else with_retries(upload)
+            branch.create(private)
+            message = commit_message or "Upload MARS checkpoint"
+            commit = branch.upload(staging, message, create_pr, ignore_patterns=list(CARD_FILES))
         except (HTTPError, LocalTokenNotFoundError, RuntimeError) as error:  # hf_xet raises the last
-            raise explain(error, api, repo_id, revision, staging) from error
-        url = commit.pr_url or f"{api.endpoint}/{repo_id}"
-        if create_pr:
-            revision = commit.pr_revision
+            raise branch.explain(error, staging) from error
+        url = commit.pr_url or f"{branch.api.endpoint}/{repo_id}"
         uploaded = list_files(staging, with_card=False)
+        if create_pr:
+            branch = dataclasses.replace(branch, revision=commit.pr_revision)
 
         try:
-            previous = merge_cards(fetch_card(api, repo_id, revision), read_card(staging))
+            card = CheckpointCard.read(staging).merged_into(branch.fetch_card())
         except Exception as unreadable:  # a card that cannot be read is not overwritten
             error = f"The model card of {repo_id} could not be read, and was left as it is: {first_line(unreadable)}"
             logger.error(error)
         else:
-            error = document_checkpoint(
-                staging, previous, evaluation=evaluation, license=license, base_model=base_model, repo_id=repo_id
-            )
+            error = card.write(ModelCardData(base_model=base_model, license=license), evaluation, repo_id=repo_id)
         if error is None:
             try:
-                card_commit = with_retries(
-                    lambda: api.upload_folder(
-                        repo_id=repo_id,
-                        folder_path=staging,
-                        allow_patterns=CARD_FILES,
-                        revision=revision,
-                        commit_message=commit_message or "Upload model card",
-                    )
-                )
-                commit, uploaded = card_commit, list_files(staging, with_card=True)
+                message = commit_message or "Upload model card"
+                commit = branch.upload(staging, message, allow_patterns=list(CARD_FILES))
+                uploaded = list_files(staging, with_card=True)
             except (HTTPError, ValueError) as refused:
                 error = f"The Hub did not take the model card: {refused}"
                 logger.error(error)
     logger.info(f"Uploaded to {url}: {', '.join(uploaded)}.")
     return PushResult(url=url, commit=commit, uploaded=uploaded, error=error)
-
-
-def check_folder(folder: Path, base_model: str | None) -> None:
-    if not folder.is_dir():
-        raise ValueError(f"`folder` is {str(folder)!r}, which is not a directory.")
-    try:
-        checkpoint = read_checkpoint(folder)
-    except (OSError, KeyError, ValueError) as error:
-        raise ValueError(
-            f"`folder` is {str(folder)!r}, which is no MARS checkpoint: its config.json or adapter_config.json has no "
-            "`mars` entry. Save it with `hf_mars.save_pretrained` or MARSTrainer."
-        ) from error
-    if base_model is not None and hub_id(base_model) != base_model:
-        raise ValueError(f"`base_model` must be a Hub id such as 'org/name', got {base_model!r}.")
-    is_path = hub_id(checkpoint["base_model"]) != checkpoint["base_model"]
-    if checkpoint["is_adapter"] and base_model is None and is_path:
-        raise ValueError(
-            f"The adapter's base model is {checkpoint['base_model']!r}, a path that nobody else can load: "
-            "pass `base_model` with its Hub id, or merge the adapter and push full weights."
-        )
-
-
-def ignore_at_top(folder: Path) -> Callable[[str, list[str]], set[str]]:
-    """What is left out of the folder itself; its subfolders are taken as they are."""
-    ignore = shutil.ignore_patterns(*IGNORED_FILES)
-    return lambda directory, names: ignore(directory, names) if Path(directory) == folder else {"__pycache__"}
-
-
-def link_or_copy(source: str, destination: str) -> None:
-    """Weights are linked where the system allows it; small files are copied, as some are changed before the upload."""
-    if os.path.getsize(source) > COPIED_SIZE:
-        try:
-            os.symlink(os.path.abspath(source), destination)
-            return
-        except OSError:
-            pass
-    shutil.copy2(source, destination)
-
-
-def with_retries(request: Callable[[], Result]) -> Result:
-    """Call the Hub, and again after a pause if it fails for a reason that passes."""
-    for attempt in range(1, NUM_ATTEMPTS + 1):
-        try:
-            return request()
-        except (HTTPError, LocalEntryNotFoundError) as error:  # the latter stands for a lost connection
-            response = getattr(error, "response", None)
-            is_transient = response is None or response.status_code in TRANSIENT_STATUS
-            if not is_transient or attempt == NUM_ATTEMPTS:
-                raise
-            retry_after = response.headers.get("retry-after", "") if response is not None else ""
-            wait = float(retry_after) if retry_after.isdigit() else FIRST_WAIT * 2 ** (attempt - 1)
-            logger.warning(f"{str(error).splitlines()[0]} Trying again in {wait:g} seconds.")
-            time.sleep(wait)
-    raise AssertionError("unreachable")
-
-
-def fetch_card(api: HfApi, repo_id: str, revision: str | None) -> str | None:
-    """The card that the repository has, or `None`."""
-    with tempfile.TemporaryDirectory() as folder:
-        try:
-            path = with_retries(
-                lambda: api.hf_hub_download(repo_id, REPOCARD_NAME, revision=revision, local_dir=folder)
-            )
-        except RemoteEntryNotFoundError:
-            return None
-        return Path(path).read_text(encoding="utf-8")
-
-
-def list_files(folder: Path, with_card: bool) -> list[str]:
-    paths = (path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
-    return sorted(path for path in paths if with_card or not (path == REPOCARD_NAME or path.startswith(".eval_res")))
-
-
-def explain(error: Exception, api: HfApi, repo_id: str, revision: str | None, staging: Path) -> Exception:
-    """The error that tells a user what to do."""
-    response = getattr(error, "response", None)
-    status = None if response is None else response.status_code
-    if isinstance(error, LocalTokenNotFoundError) or status == 401:
-        return PermissionError(
-            f"Pushing to {repo_id} needs a valid token: run `hf auth login`, or pass `token`. ({first_line(error)})"
-        )
-    if status == 403:
-        return PermissionError(
-            f"The token may not write to {repo_id}: create one with write access at "
-            f"https://huggingface.co/settings/tokens, or check the namespace. ({first_line(error)})"
-        )
-    wanted = list_files(staging, with_card=True)
-    try:
-        present = set(api.list_repo_files(repo_id, revision=revision))
-    except (HTTPError, OSError):
-        present = set()
-    there = [path for path in wanted if path in present]
-    missing = [path for path in wanted if path not in present]
-    return RuntimeError(
-        f"The push to {repo_id} failed: {first_line(error)} In the repository: {', '.join(there) or 'nothing'}. Not "
-        f"there: {', '.join(missing) or 'nothing'}. The same call again sends only what is missing."
-    )
-
-
-def first_line(error: Exception) -> str:
-    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__

@@ -1,14 +1,75 @@
 """How fast a model will decode, estimated from what its masks say on given responses."""
 
+from typing import Any
+
 import torch
 from torch import nn
+from transformers import Trainer, TrainerCallback
 
 from ..decoding.acceptance import confidence, count_leading
+from ..modeling import get_base_model
 from .backbone import forward_streams
-from .streams import build_streams
+from .streams import build_streams, select_stream_inputs
 
 
-__all__ = ["count_expected_forwards"]
+__all__ = ["ExpectedSpeedCallback", "count_expected_forwards"]
+
+
+class ExpectedSpeedCallback(TrainerCallback):
+    """
+    Estimates over an evaluation how many tokens a forward pass of lossy decoding will add, for each threshold.
+
+    The trainer hands it the batches, which the events of a callback do not carry; the end of an evaluation, or of a
+    prediction, is the event after which it counts anew.
+
+    Args:
+        trainer ([`MARSTrainer`]):
+            Trainer to which the callback will be attached. Its `eval_thresholds` are estimated; without any, no batch
+            is looked at.
+    """
+
+    def __init__(self, trainer: Trainer):
+        self.trainer = trainer
+        self._restart()
+
+    def update(self, model: nn.Module, inputs: dict[str, Any]) -> dict[str, float]:
+        """
+        Count what decoding the responses of a batch would take.
+
+        Args:
+            model (`nn.Module`): The model as the trainer wraps it.
+            inputs (`dict[str, Any]`): A collated batch on the model's device.
+
+        Returns:
+            `dict[str, float]`: `expected_tokens_per_forward/<threshold>` over all batches of this evaluation so far;
+            empty until there is a response token.
+        """
+        args, accelerator = self.trainer.args, self.trainer.accelerator
+        if not args.eval_thresholds:
+            return {}
+        base_model = get_base_model(accelerator.unwrap_model(model))
+        tokens, forwards = count_expected_forwards(
+            model, base_model, select_stream_inputs(inputs), args.block_size, args.eval_thresholds
+        )
+        counts = torch.tensor([[tokens, *forwards]], device=accelerator.device)
+        self._counts += accelerator.gather_for_metrics(counts).sum(0).cpu()
+        tokens, *forwards = self._counts.tolist()
+        if tokens == 0:
+            return {}
+        return {
+            f"expected_tokens_per_forward/{threshold:g}": tokens / count
+            for threshold, count in zip(args.eval_thresholds, forwards, strict=True)
+        }
+
+    def on_evaluate(self, args, state, control, **kwargs):
+        self._restart()
+
+    def on_predict(self, args, state, control, **kwargs):
+        self._restart()
+
+    def _restart(self) -> None:
+        # Tokens, then forwards by threshold.
+        self._counts = torch.zeros(1 + len(self.trainer.args.eval_thresholds), dtype=torch.long)
 
 
 @torch.no_grad()

@@ -6,28 +6,26 @@ from concurrent.futures import Future
 from typing import Any
 
 import torch
-from huggingface_hub import HfApi
+from huggingface_hub import HfApi, ModelCardData
 from peft import PeftModel
 from transformers import AutoProcessor, PreTrainedModel, ProcessorMixin
 from trl import SFTTrainer
 from trl.trainer.utils import create_model_from_path, get_config_model_id
 
 from ..decoding.masks import check_attention_backend
-from ..hub import CheckpointFrame, PushResult, complete_checkpoint, document_checkpoint, push_folder, read_card
+from ..hub import CheckpointCard, CheckpointFacts, CheckpointFrame, PushResult, complete_checkpoint, push_folder
 from ..modeling import add_mask_token, check_architecture, enable_mars, get_base_model
 from .adapters import check_mask_row_is_trained, complete_output_embeddings, with_mask_row
 from .backbone import forward_streams
-from .expected_speed import count_expected_forwards
+from .expected_speed import ExpectedSpeedCallback
 from .mars_config import MARSConfig
 from .resuming import get_last_complete_checkpoint
-from .streams import IGNORED, build_streams
+from .streams import IGNORED, build_streams, select_stream_inputs
 from .summary import hub_datasets, summarize_training
 from .support import check_prepared, check_supported
 
 
 __all__ = ["MARSTrainer"]
-
-STREAM_INPUTS = ("input_ids", "labels", "attention_mask", "position_ids")
 
 
 class MARSTrainer(SFTTrainer):
@@ -100,7 +98,8 @@ class MARSTrainer(SFTTrainer):
         check_prepared(self)
         complete_output_embeddings(self.model)
         enable_mars(self.model, mask_token_id=mask_token_id, block_size=args.block_size)
-        self._expected_speed = {"tokens": 0, "forwards": [0] * len(args.eval_thresholds)}
+        self._expected_speed = ExpectedSpeedCallback(self)
+        self.add_callback(self._expected_speed)
 
     def train(self, resume_from_checkpoint: str | bool | None = None, *args, **kwargs):
         if resume_from_checkpoint is True:
@@ -112,12 +111,9 @@ class MARSTrainer(SFTTrainer):
 
     def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
         base_model = get_base_model(self.accelerator.unwrap_model(model))
-        batch = {name: inputs[name] for name in STREAM_INPUTS if name in inputs}
-        if not self.model.training and self.args.eval_thresholds:
-            self._estimate_speed(model, base_model, batch)
         noisy_ratio = self.args.noisy_ratio if self.model.training else 1.0
         streams = build_streams(
-            **batch,
+            **select_stream_inputs(inputs),
             mask_token_id=base_model.config.mars["mask_token_id"],
             block_size=self.args.block_size,
             phase=None if self.args.block_phase == "random" else 0,
@@ -164,25 +160,12 @@ class MARSTrainer(SFTTrainer):
             if count > 0:
                 metrics[f"mask_accuracy/{offset}"].append(right / count)
 
-    def _estimate_speed(self, model, base_model: PreTrainedModel, batch: dict[str, torch.Tensor]) -> None:
-        """Count what decoding this batch's responses would take."""
-        tokens, forwards = count_expected_forwards(
-            model, base_model, batch, self.args.block_size, self.args.eval_thresholds
-        )
-        counts = torch.tensor([[tokens, *forwards]], device=self.accelerator.device)
-        tokens, *forwards = self.accelerator.gather_for_metrics(counts).sum(0).tolist()
-        self._expected_speed["tokens"] += tokens
-        self._expected_speed["forwards"] = [
-            a + b for a, b in zip(self._expected_speed["forwards"], forwards, strict=True)
-        ]
-
-    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        tokens, forwards = self._expected_speed.values()
-        if not self.model.training and tokens > 0:
-            for threshold, count in zip(self.args.eval_thresholds, forwards, strict=True):
-                self._metrics["eval"][f"expected_tokens_per_forward/{threshold:g}"] = [tokens / count]
-            self._expected_speed = {"tokens": 0, "forwards": [0] * len(forwards)}
-        super().log(logs, start_time)
+    def prediction_step(self, model, inputs, prediction_loss_only, ignore_keys=None):
+        inputs = self._prepare_inputs(inputs)
+        output = super().prediction_step(model, inputs, prediction_loss_only, ignore_keys)
+        for name, value in self._expected_speed.update(model, inputs).items():
+            self._metrics["eval"][name] = [value]  # over all batches so far, so the parent has nothing to average
+        return output
 
     def create_model_card(
         self,
@@ -192,8 +175,7 @@ class MARSTrainer(SFTTrainer):
     ) -> None:
         """Write the model card of `args.output_dir`, as [`~hf_mars.save_pretrained`] does."""
         if self.is_world_process_zero():
-            output_dir = self.args.output_dir
-            self._document(output_dir, read_card(output_dir), dataset_name, tags, self.hub_model_id)
+            self._write_card(CheckpointCard.read(self.args.output_dir), dataset_name, tags, self.hub_model_id)
 
     def push_to_hub(
         self,
@@ -233,37 +215,32 @@ class MARSTrainer(SFTTrainer):
         output_dir = output_dir or self.args.output_dir
         with CheckpointFrame(output_dir, self.model.config.mars) as frame:
             super()._save(output_dir, state_dict)
-        self._document(output_dir, frame.previous_card)
+        self._write_card(frame.card)
 
     def _push_from_checkpoint(self, checkpoint_folder: str) -> None:
         if self.is_world_process_zero():  # the parent copies weights from there, but knows no custom_generate/
             complete_checkpoint(self.args.output_dir, self.model.config.mars)
         super()._push_from_checkpoint(checkpoint_folder)
 
-    def _document(
+    def _write_card(
         self,
-        directory: str,
-        previous: str | None,
+        card: CheckpointCard,
         dataset_name: str | list[str] | None = None,
         tags: str | list[str] | None = None,
         repo_id: str | None = None,
     ) -> None:
-        named = [dataset_name] if isinstance(dataset_name, str) else dataset_name
-        checkpoint = {
-            "is_adapter": isinstance(self.model, PeftModel),
-            "base_model": None,
-            "mask_token": self.processing_class.mask_token,
-            **self.model.config.mars,
-        }
-        document_checkpoint(
-            directory,
-            previous,
-            checkpoint=checkpoint,
+        # Stated here and not read from the directory, where the weights may be yet to come.
+        facts = CheckpointFacts(
+            is_adapter=isinstance(self.model, PeftModel),
             base_model=get_config_model_id(self.model.config),
-            datasets=named or hub_datasets(self.train_dataset),
-            tags=[tags] if isinstance(tags, str) else tags or (),
+            mask_token=self.processing_class.mask_token,
+            **self.model.config.mars,
+        )
+        card.write(
+            ModelCardData(datasets=dataset_name or hub_datasets(self.train_dataset), tags=tags),
             training=summarize_training(self),
             repo_id=repo_id,
+            facts=facts,
         )
 
 

@@ -1,6 +1,7 @@
 """The training input: a clean and a noisy copy of every sequence in one row, and who sees whom."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from transformers import PreTrainedConfig
@@ -9,7 +10,7 @@ from transformers.masking_utils import or_masks
 from ..decoding.masks import MaskPredicate, create_attention_mask
 
 
-__all__ = ["Streams", "build_streams"]
+__all__ = ["IGNORED", "Streams", "build_streams", "select_stream_inputs"]
 
 IGNORED = -100
 CLEAN, NO_BLOCK = -1, -2
@@ -54,6 +55,11 @@ class Streams:
     def attention_mask(self, config: PreTrainedConfig, dtype: torch.dtype):
         """The mask of equation 2, in the form the model takes; see [`create_attention_mask`]."""
         return create_attention_mask(config, self.predicate, self.position_ids, self.position_ids, dtype)
+
+
+def select_stream_inputs(inputs: dict[str, Any]) -> dict[str, torch.Tensor]:
+    """Of a collated batch, what [`build_streams`] takes: two streams need no lengths of packed documents."""
+    return {name: inputs[name] for name in ("input_ids", "labels", "attention_mask", "position_ids") if name in inputs}
 
 
 def build_streams(

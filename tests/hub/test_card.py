@@ -8,7 +8,7 @@ import yaml
 from huggingface_hub import EvalResult, ModelCard, parse_eval_result_entries
 
 from hf_mars import Evaluation, MARSTrainer, load_evaluation, save_pretrained
-from hf_mars.hub.card import merge_cards, write_card
+from hf_mars.hub import CheckpointCard
 from hf_mars.hub.paths import hub_id, read_card, without_paths
 from tests.sweeps import evaluation, result
 from tests.tiny import tiny_model
@@ -172,12 +172,13 @@ def test_merging_keeps_what_stands_in_the_repository(checkpoint):
     remote = read_card(checkpoint).replace("## Limits", "## Added on the Hub\n\nBy a person.\n\n## Limits")
     remote = remote.replace("license: apache-2.0", "license: mit")
     save_pretrained(tiny_model(), checkpoint, evaluation=evaluation())
-    merged = ModelCard(merge_cards(remote, read_card(checkpoint)))
+    merged = ModelCard(CheckpointCard.read(checkpoint).merged_into(remote).text)
     assert "## Added on the Hub\n\nBy a person." in merged.text
     assert "| verify 0.5 |" in merged.text
     assert merged.data.license == "mit"
     assert merged.data.eval_results
-    assert merge_cards(None, "x") == "x" and merge_cards("x", None) == "x"
+    assert CheckpointCard(checkpoint, "x").merged_into(None).text == "x"
+    assert CheckpointCard(checkpoint, None).merged_into("x").text == "x"
 
 
 def test_the_evaluation_names_what_is_wrong_with_it(tmp_path):
@@ -197,7 +198,8 @@ def test_an_adapter_says_so(tmp_path, checkpoint):
     (tmp_path / "adapter" / "README.md").unlink()
     values = {"base_model_name_or_path": "org/base", "mars": {"mask_token_id": 3, "block_size": 4}}
     (tmp_path / "adapter" / "adapter_config.json").write_text(json.dumps(values))
-    card = write_card(tmp_path / "adapter")
+    CheckpointCard.read(tmp_path / "adapter").write()
+    card = ModelCard.load(tmp_path / "adapter" / "README.md")
     assert (card.data.base_model, card.data.base_model_relation) == ("org/base", "adapter")
     assert card.data.library_name == "peft"
     assert "trust_remote_code" not in card.text and "AutoMARSModelForCausalLM" in card.text

@@ -9,7 +9,7 @@ from huggingface_hub import ModelCard, constants
 
 from hf_mars import MARSTrainer, push_to_hub, save_pretrained
 from hf_mars.cli import main
-from hf_mars.hub import push, push_folder
+from hf_mars.hub import push_folder, remote
 from tests.hub.hub_server import READ_TOKEN, WRITE_TOKEN, Fault, hub_server
 from tests.hub.without_package import generate_without_package
 from tests.sweeps import evaluation
@@ -25,7 +25,7 @@ REPO = "user/model"
 def hub(monkeypatch):
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
     monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
-    monkeypatch.setattr(push, "FIRST_WAIT", 0.01)
+    monkeypatch.setattr(remote, "FIRST_WAIT", 0.01)
     monkeypatch.setattr("huggingface_hub.utils._http.time.sleep", lambda seconds: None)
     with hub_server() as server:
         yield server
