@@ -42,7 +42,7 @@ def check_architecture(model: PreTrainedModel) -> None:
     Check that MARS applies to a model: a decoder of plain or sliding-window attention layers that takes positions.
 
     Raises:
-        `ValueError`: If it is something else; the message says what it is.
+        `ValueError`: If it is something else, or keeps no cache; the message says what it is.
     """
     if not isinstance(model, GenerationMixin) or not model.can_generate():
         raise ValueError(f"{type(model).__name__} does not generate text: load it with a language modeling head.")
@@ -60,9 +60,15 @@ def check_architecture(model: PreTrainedModel) -> None:
             f"{type(model).__name__} has layers other than full or sliding-window attention ({sorted(layer_types)}), "
             "or keeps a state other than one key and value a token: MARS cannot decode with those."
         )
+    parameters = inspect.signature(model.forward).parameters
+    if not {"cache", "use_cache"} <= parameters.keys() or not model._supports_default_dynamic_cache():
+        raise ValueError(
+            f"{type(model).__name__} keeps no key/value cache of the usual kind: its forward must take `cache` and "
+            "`use_cache`, as MARS reads every token once."
+        )
     # ALiBi and local attention by index count columns of the input, not the positions of a row.
-    takes_positions = "position_ids" in inspect.signature(model.forward).parameters
-    if not takes_positions or getattr(config, "alibi", False) or "local" in getattr(config, "attention_layers", ()):
+    counts_columns = getattr(config, "alibi", False) or "local" in getattr(config, "attention_layers", ())
+    if "position_ids" not in parameters or counts_columns:
         raise ValueError(
             f"{type(model).__name__} does not tell tokens apart by `position_ids` alone (ALiBi, or local attention by "
             "index): MARS needs that, as the rows of a batch advance at their own pace."

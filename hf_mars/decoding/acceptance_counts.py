@@ -1,9 +1,9 @@
 """How many drafts there were, and how many of them held."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 
-__all__ = ["AcceptanceCounts"]
+__all__ = ["AcceptanceCounts", "by_row"]
 
 
 @dataclass
@@ -56,3 +56,8 @@ class AcceptanceCounts:
     def mean_acceptance_length(self) -> float:
         """Mean number of tokens that a forward with drafts decided: 1 + accepted tokens over drafts."""
         return 1 + self.num_accepted_tokens / self.num_drafts if self.num_drafts else 1.0
+
+
+def by_row(counts: list[AcceptanceCounts]) -> dict[str, list]:
+    """Every count as a list with one entry a row."""
+    return {field.name: [getattr(row, field.name) for row in counts] for field in fields(AcceptanceCounts)}

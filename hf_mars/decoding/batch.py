@@ -34,6 +34,7 @@ class Batch:
         use_cache (`bool`, *optional*, defaults to `True`): Whether to keep keys and values from step to step.
         static (`bool`, *optional*, defaults to `False`): Whether all steps after the first have the same shapes.
         stopping ([`StoppingRule`], *optional*): Criteria beside the length and the end-of-sequence tokens.
+        keeps_rows (`bool`, *optional*, defaults to `False`): Whether rows that are done stay until all are.
 
     Attributes:
         rows ([`Rows`]), host ([`HostRows`]): State of the rows, on the device and on the host.
@@ -42,6 +43,7 @@ class Batch:
         cache ([`MARSCache`]): Their keys and values.
         is_first (`bool`): Whether no step was made yet.
         is_done (`bool`): Whether no row decodes any more.
+        is_fixed (`bool`): Whether rows that are done stay until all are.
     """
 
     def __init__(
@@ -53,11 +55,14 @@ class Batch:
         use_cache: bool = True,
         static: bool = False,
         stopping: StoppingRule | None = None,
+        keeps_rows: bool = False,
     ):
         input_ids = context.input_ids
         (batch_size, prompt_length), device = input_ids.shape, input_ids.device
         self.context, self.pad_token_id, self.stopping = context, pad_token_id, stopping
         self.use_cache, self.static = use_cache, static
+        # The storage of such a cache is not the batch's own.
+        self.is_fixed = keeps_rows or static or context.past is not None
         self.has_padding = context.attention_mask is not None
         self.sampling = make_sampling_tensors(params, device)
 
@@ -98,11 +103,6 @@ class Batch:
             is_active=on_host.bool(),
         )
         self.is_first, self.is_done = True, False
-
-    @property
-    def is_fixed(self) -> bool:
-        """Whether rows that are done stay until all are: the storage of the cache is not the batch's own."""
-        return self.static or self.context.past is not None
 
     @property
     def is_aligned(self) -> bool:

@@ -1,6 +1,6 @@
 """The loop that `GenerationMixin.generate` calls once it has prepared its inputs."""
 
-from dataclasses import fields, replace
+from dataclasses import replace
 
 import torch
 from transformers import (
@@ -12,20 +12,26 @@ from transformers import (
 )
 from transformers.integrations.deepspeed import is_deepspeed_zero3_enabled
 from transformers.integrations.fsdp import is_fsdp_managed_module
+from transformers.utils import logging
 
-from .acceptance_counts import AcceptanceCounts
+from .acceptance_counts import AcceptanceCounts, by_row
 from .batch import Batch
 from .context import Context, get_context_length
 from .decoder import MARSDecoder
 from .options import DecodingOptions
 from .output import MARSGenerateOutput, StepOutput, TokenRecord
+from .plain import sample_plainly
+from .positions import get_switch_length
 from .processing import check_processors, for_row, is_position_wise
+from .row_arguments import check_row_arguments, get_peft_arguments
 from .sampling import SamplingParams
 from .stopping import StoppingRule
 from .streaming import AcceptedTokensStreamer
 
 
-__all__ = ["by_row", "create_decoder", "decode"]
+__all__ = ["create_decoder", "decode"]
+
+logger = logging.get_logger(__name__)
 
 
 def decode(
@@ -60,6 +66,15 @@ def decode(
         model, input_ids, logits_processor, stopping_criteria, generation_config, options=options, **model_kwargs
     )
     batch, output_dict = decoder.batch, generation_config.return_dict_in_generate
+    synced_gpus = is_synced(model, synced_gpus)
+    if decoder.depends_on_forward:
+        logger.warning_once(
+            f"The rotary embedding of {type(model).__name__} changes beyond {get_switch_length(decoder.config)} "
+            "tokens, and this call may go beyond: one token a forward. A smaller `max_new_tokens` allows several."
+        )
+        arguments = {"stopping_criteria": stopping_criteria, "generation_config": generation_config}
+        arguments |= {"synced_gpus": synced_gpus, "streamer": streamer, **model_kwargs}
+        return sample_plainly(model, input_ids, logits_processor, options, **arguments)
     if generation_config.prefill_chunk_size is not None:
         while batch.rows.tokens.shape[1] > generation_config.prefill_chunk_size:
             decoder.prefill(generation_config.prefill_chunk_size)
@@ -72,7 +87,7 @@ def decode(
     }
     outputs = []
     with model._optimize_model_for_decode():
-        while model._has_unfinished_sequences(batch.is_done, is_synced(model, synced_gpus), input_ids.device):
+        while model._has_unfinished_sequences(batch.is_done, synced_gpus, input_ids.device):
             if batch.is_done:  # other processes still decode, and need this one's share of the weights
                 model(input_ids=batch.sequences[:1, :1], use_cache=False)
                 continue
@@ -132,6 +147,7 @@ def create_decoder(
         for name in ("attention_mask", "position_ids", "inputs_embeds", "cache", "use_cache")
     )
     check_processors(logits_processor)
+    check_row_arguments(model_kwargs, batch_size=len(input_ids))
     past = cache if getattr(cache, "_is_user_defined", False) else None
     length = get_context_length(input_ids, attention_mask, inputs_embeds, past, generation_config)
     batch_size, prompt_length = input_ids.shape
@@ -160,6 +176,7 @@ def create_decoder(
         use_cache=use_cache is not False,
         static=generation_config.cache_implementation == "static",
         stopping=stopping if stopping.others else None,
+        keeps_rows="adapter_names" in get_peft_arguments(model),  # PEFT has one for each row of the call
     )
     has_scores = generation_config.return_dict_in_generate and generation_config.output_scores
     compiles = batch.static and model._valid_auto_compile_criteria({"cache": batch.cache}, generation_config)
@@ -191,8 +208,3 @@ def collect_counts(outputs: list[StepOutput], batch_size: int) -> tuple[list[lis
                 acceptance_lengths[row].append(length)
                 counts[row].observe(num_draft_tokens, num_accepted_tokens)
     return acceptance_lengths, counts
-
-
-def by_row(counts: list[AcceptanceCounts]) -> dict[str, list]:
-    """Every count as a list with one entry a row."""
-    return {field.name: [getattr(row, field.name) for row in counts] for field in fields(AcceptanceCounts)}

@@ -11,6 +11,7 @@ from .batch import Batch
 from .deciding import AcceptedTokens, assemble, decide
 from .masks import create_window_mask
 from .output import StepOutput, TokenRecord
+from .positions import depends_on_forward
 from .sampling import read_thresholds
 from .stopping import cut
 from .window import Window
@@ -55,6 +56,13 @@ class MARSDecoder:
         self.model, self.batch, self.scores, self.model_kwargs = model, batch, scores, model_kwargs
         self.forward = forward or model
         self.config = model.config.get_text_config()
+
+    @property
+    def depends_on_forward(self) -> bool:
+        """Whether the rows may reach positions that change the rotary embedding of a whole forward."""
+        context = self.batch.context
+        max_length = int(self.batch.sampling.host_max_lengths.max()) + context.slot_offset
+        return depends_on_forward(self.config, context.length, max_length, context.attention_mask)
 
     def prefill(self, length: int) -> None:
         """Forward the next slots of every row's context, at most `length` and all but the last one of each."""

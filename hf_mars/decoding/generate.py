@@ -6,16 +6,17 @@ from functools import partial
 from typing import Any
 
 import torch
-from transformers import GenerationMixin, LogitsProcessor, LogitsProcessorList, PreTrainedModel, StoppingCriteriaList
+from transformers import GenerationMixin, PreTrainedModel, StoppingCriteriaList
 from transformers.generation import StopStringCriteria
 
-from .acceptance_counts import AcceptanceCounts
-from .decode import by_row, create_decoder, decode
+from .decode import create_decoder, decode
 from .decoder import MARSDecoder
 from .options import DecodingOptions, Mode, Threshold
 from .output import MARSGenerateOutput
+from .plain import generate_plainly
+from .positions import get_switch_length
 from .streaming import AcceptedTokensStreamer
-from .support import check_supported
+from .support import check_adapter, check_supported
 
 
 __all__ = ["generate", "prepare"]
@@ -141,8 +142,15 @@ def prepare(
     """
     options = DecodingOptions.from_arguments(model, mars_arguments)
     check_supported(make_lookup(model, kwargs))
+    check_adapter(model)
     strategy = partial(create_decoder, options=options, generator=generator)
-    return GenerationMixin.generate(model, input_ids, custom_generate=strategy, **kwargs)
+    decoder = GenerationMixin.generate(model, input_ids, custom_generate=strategy, **kwargs)
+    if decoder.depends_on_forward:
+        raise ValueError(
+            f"The rotary embedding of {type(model).__name__} changes for a whole batch beyond "
+            f"{get_switch_length(decoder.config)} tokens: shorten the prompt, or lower `max_new_tokens`."
+        )
+    return decoder
 
 
 def generate_with_masks(
@@ -152,6 +160,7 @@ def generate_with_masks(
     options = DecodingOptions.from_arguments(model, arguments)
     lookup = make_lookup(model, kwargs)
     check_supported(lookup)
+    check_adapter(model)
     if options.mode is Mode.PLAIN:
         return generate_plainly(model, options, lookup, **kwargs)
     # A callable strategy does not get these three from `generate`.
@@ -189,50 +198,3 @@ def collect_mars_arguments(given: dict[str, Any], kwargs: dict[str, Any]) -> dic
     # Misspelt ones, still to be refused.
     arguments |= {name: kwargs.pop(name) for name in list(kwargs) if name.startswith("mars_")}
     return arguments | {name: value for name, value in given.items() if value is not None}
-
-
-def generate_plainly(
-    model: PreTrainedModel, options: DecodingOptions, lookup: Callable[[str], Any], **kwargs
-) -> MARSGenerateOutput | torch.Tensor:
-    """One token a forward: the plain path, with the mask token excluded and the counts that come with the others."""
-    prompt = next((kwargs[name] for name in ("inputs", "input_ids") if kwargs.get(name) is not None), None)
-    embeds = kwargs.get("inputs_embeds")
-    given = prompt if prompt is not None else embeds
-    options.read_threshold(batch_size=1 if given is None else len(given))  # for its errors
-    processors = LogitsProcessorList(kwargs.pop("logits_processor", None) or [])
-    processors.append(ExcludeMaskToken(options.mask_token_id))
-    output = GenerationMixin.generate(model, logits_processor=processors, **kwargs)
-    if isinstance(output, torch.Tensor):
-        return output
-
-    # Without any input the prompt is one beginning-of-sequence token.
-    prompt_length = prompt.shape[1] if prompt is not None else int(embeds is None)
-    generated = output.sequences[:, prompt_length:].tolist()
-    eos, pad = lookup("eos_token_id"), lookup("pad_token_id")
-    eos_token_ids = set(torch.as_tensor([] if eos is None else eos).flatten().tolist())
-    # A row that another criterion ended is filled up as well.
-    others = [lookup("stop_strings"), lookup("max_time"), kwargs.get("stopping_criteria")]
-    fill = (eos if isinstance(eos, int) else None) if pad is None else pad
-    acceptance_lengths = []
-    for row in generated:
-        length = next((index + 1 for index, token in enumerate(row) if token in eos_token_ids), len(row))
-        while any(others) and length == len(row) > 1 and row[-1] == fill:
-            row.pop()
-            length -= 1
-        acceptance_lengths.append([1] * length)
-    return MARSGenerateOutput(
-        **output,
-        num_forward_passes=max(map(len, acceptance_lengths)),
-        acceptance_lengths=acceptance_lengths,
-        **by_row([AcceptanceCounts() for _ in generated]),
-    )
-
-
-class ExcludeMaskToken(LogitsProcessor):
-    """Makes the mask token impossible."""
-
-    def __init__(self, mask_token_id: int):
-        self.mask_token_id = torch.tensor([mask_token_id])
-
-    def __call__(self, input_ids: torch.LongTensor, scores: torch.FloatTensor) -> torch.FloatTensor:
-        return scores.index_fill(-1, self.mask_token_id.to(scores.device), -torch.inf)

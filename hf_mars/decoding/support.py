@@ -3,8 +3,12 @@
 from collections.abc import Callable
 from typing import Any
 
+from transformers import PreTrainedModel
 
-__all__ = ["check_supported"]
+from .row_arguments import get_peft_arguments
+
+
+__all__ = ["check_adapter", "check_supported"]
 
 OTHER_STRATEGIES = (
     "assistant_early_exit",
@@ -46,4 +50,31 @@ def check_supported(lookup: Callable[[str], Any]) -> None:
         raise ValueError(
             f"`cache_implementation` must be one of {CACHES} with `mars_threshold`, got "
             f"{lookup('cache_implementation')!r}: rows that advance independently need a cache of their own."
+        )
+
+
+def check_adapter(model: PreTrainedModel) -> None:
+    """
+    Check the PEFT adapter that is active in a call.
+
+    Args:
+        model ([`PreTrainedModel`]): The language model inside.
+
+    Raises:
+        `ValueError`: If it learns a prompt, which is put before the tokens of a forward, or acts on the last columns
+            of a forward alone (activated LoRA).
+    """
+    # `PeftModel.generate` has the model prepare its inputs with a method of the PEFT model.
+    adapted = getattr(model.prepare_inputs_for_generation, "__self__", None)
+    config = getattr(adapted, "active_peft_config", None)
+    if getattr(config, "is_prompt_learning", False):
+        raise ValueError(
+            f"The adapter is a {type(config).__name__}, and prompt learning is not available with `mars_threshold`: "
+            "its virtual tokens stand before the tokens of every forward. Leave `mars_*` out, or use a LoRA adapter."
+        )
+    offsets = get_peft_arguments(model).get("alora_offsets")
+    if offsets is not None and any(offset is not None for offset in offsets):
+        raise ValueError(
+            "The adapter is an activated LoRA (`alora_invocation_tokens`), which is not available with "
+            "`mars_threshold`: it counts the columns of plain generation. Leave `mars_*` out, or use a LoRA adapter."
         )

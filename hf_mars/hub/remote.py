@@ -113,7 +113,8 @@ class RemoteBranch:
         missing = [path for path in wanted if path not in present]
         return RuntimeError(
             f"The push to {self.repo_id} failed: {first_line(error)} "
-            f"In the repository: {', '.join(there) or 'nothing'}. Not there: {', '.join(missing) or 'nothing'}. The same call again sends only what is missing."
+            f"In the repository: {', '.join(there) or 'nothing'}. Not there: {', '.join(missing) or 'nothing'}. "
+            "The same call again sends only what is missing."
         )
 
 

@@ -8,12 +8,13 @@ import torch
 from transformers import PreTrainedModel
 
 from ..decoding import MARSDecoder, SamplingParams, prepare
+from ..decoding.positions import get_switch_length
 from ..decoding.sampling import read_row_threshold
 from .policy import ThresholdPolicy
 from .request import Failure, GenerationRequest, RequestOutput
 
 
-__all__ = ["Job", "Sink", "count_slots", "take_over"]
+__all__ = ["Job", "Sink", "count_slots", "get_max_length", "take_over"]
 
 logger = logging.getLogger(__name__)
 
@@ -130,6 +131,20 @@ def fill_in_policy(mars_arguments: dict[str, Any], policy: ThresholdPolicy) -> d
             raise ValueError("`mars_metric` needs a `mars_threshold` of its own: the server's is a probability.")
         arguments["mars_threshold"] = policy.draft_threshold if verify else policy.lossy_threshold
     return arguments
+
+
+def get_max_length(model: PreTrainedModel) -> int:
+    """Tokens that a request may reach: no more than change the rotary embedding of the requests beside it."""
+    config = model.config.get_text_config()
+    switch = get_switch_length(config)
+    if switch is None or switch >= config.max_position_embeddings:
+        return config.max_position_embeddings
+    logger.warning(
+        "Requests may have %d tokens, not %d: beyond, the rotary embedding changes for all requests of a batch.",
+        switch,
+        config.max_position_embeddings,
+    )
+    return switch
 
 
 def count_slots(request: GenerationRequest, max_length: int, block_size: int) -> int:

@@ -12,7 +12,7 @@ from transformers import PreTrainedModel
 
 from ..decoding import MARSDecoder, StepOutput
 from .counts import Counts
-from .job import Job, Sink, count_slots, take_over
+from .job import Job, Sink, count_slots, get_max_length, take_over
 from .logprobs import read_logprobs
 from .memory import KVBudget
 from .policy import Load, ThresholdPolicy
@@ -66,7 +66,7 @@ class Scheduler:
         self.model, self.policy = model, policy or ThresholdPolicy()
         self.budget = budget or KVBudget(model)
         self.max_rows, self.max_queue, self.prefill_chunk = max_rows, max_queue, prefill_chunk
-        self.max_length = model.config.get_text_config().max_position_embeddings
+        self.max_length = get_max_length(model)
         self.counts = Counts()
         take_over(model)
         self._condition = threading.Condition()
