@@ -10,7 +10,8 @@ from typing import Any
 from transformers import PreTrainedTokenizerBase
 
 from .request import Run, TokenLogprob
-from .text import TextStream, token_bytes
+from .stop_strings import StoppingTextStream
+from .token_bytes import token_bytes
 
 
 __all__ = ["Answer", "AnswerFormat", "ChatFormat", "CompletionFormat", "usage"]
@@ -23,11 +24,11 @@ class Answer:
 
     Args:
         index (`int`): Which choice it is.
-        text_stream ([`TextStream`]): Turns its tokens into text.
+        text_stream ([`StoppingTextStream`]): Turns its tokens into text.
     """
 
     index: int
-    text_stream: TextStream
+    text_stream: StoppingTextStream
     text: str = ""
     num_forward_passes: int = 0
     finish_reason: str | None = None

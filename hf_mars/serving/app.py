@@ -20,7 +20,7 @@ from .errors import APIError, add_error_handlers
 from .limits import BodyLimit, Limits
 from .protocol import ChatCompletionRequest, CompletionRequest
 from .request import GenerationRequest
-from .text import TextStream
+from .stop_strings import StoppingTextStream
 
 
 __all__ = ["build_app"]
@@ -43,19 +43,14 @@ def build_app(
 
     Args:
         engine ([`Engine`]): Generates.
-        tokenizer ([`PreTrainedTokenizerBase`]): A fast tokenizer.
+        tokenizer ([`PreTrainedTokenizerBase`]): Its tokenizer.
         model_name (`str`): The name that requests must give.
         max_length (`int`): Tokens of the model's context.
         limits ([`Limits`], *optional*): Limits of a request.
         is_healthy (`Callable[[], bool]`, *optional*): For `/health`.
         on_end (`Callable[[Completing], None]`, *optional*): Called when a request has ended.
         on_shutdown (`Callable[[], None]`, *optional*): Called when the server has drained.
-
-    Raises:
-        `ValueError`: If the tokenizer is not a fast one.
     """
-    if not getattr(tokenizer, "is_fast", False):
-        raise ValueError("`tokenizer` must be a fast one: text is streamed with its decoder.")
     limits = limits or Limits()
     created = int(time.time())
 
@@ -79,7 +74,7 @@ def build_app(
         format_class: type[AnswerFormat],
     ) -> Response:
         requests = [request for prompt in prompts for request in to_requests(body, prompt, max_length, limits)]
-        streams = [TextStream(tokenizer, body.stop_strings) for _ in requests]
+        streams = [StoppingTextStream(tokenizer, body.stop_strings) for _ in requests]
         prompt_tokens = sum(map(len, prompts))
         include_usage = bool(body.stream_options and body.stream_options.include_usage)
         answer_format = format_class(model_name, tokenizer, include_usage)

@@ -13,7 +13,7 @@ from .answers import Answer, AnswerFormat, usage
 from .engine import Engine, GenerationError
 from .errors import APIError, error_body
 from .request import GenerationRequest, Run
-from .text import TextStream
+from .stop_strings import StoppingTextStream
 
 
 __all__ = ["ClientGone", "Completing", "until_gone"]
@@ -57,7 +57,7 @@ class Completing:
     Args:
         engine ([`Engine`]): Generates.
         requests (`Sequence[GenerationRequest]`): One for each choice.
-        text_streams (`Sequence[TextStream]`): For each, to text.
+        text_streams (`Sequence[StoppingTextStream]`): For each, to text.
         prompt_tokens (`int`): Tokens of the prompts, each counted once.
         answer_format ([`AnswerFormat`]): Form of the answers.
         on_end (`Callable[[Completing], None]`): Called once, when they are finished or given up.
@@ -67,7 +67,7 @@ class Completing:
         self,
         engine: Engine,
         requests: Sequence[GenerationRequest],
-        text_streams: Sequence[TextStream],
+        text_streams: Sequence[StoppingTextStream],
         prompt_tokens: int,
         answer_format: AnswerFormat,
         on_end: Callable[["Completing"], None],

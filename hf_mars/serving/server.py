@@ -26,7 +26,7 @@ def build_server(
 
     Args:
         scheduler ([`Scheduler`]): Generates.
-        tokenizer ([`PreTrainedTokenizerBase`]): A fast tokenizer.
+        tokenizer ([`PreTrainedTokenizerBase`]): Its tokenizer.
         model_name (`str`): The name that requests must give.
         limits ([`Limits`], *optional*): Limits of a request.
         admin_token (`str`, *optional*): See [`add_operations`].
