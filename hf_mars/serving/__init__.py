@@ -1,9 +1,19 @@
 """A server with OpenAI's API, continuous batching, and a threshold that follows the load."""
 
 from .memory import KVBudget
-from .policy import Load, ThresholdPolicy
+from .policy import Load, LoadLevels, ThresholdPolicy
 from .request import Failure, GenerationRequest, QueueFull, Run
 from .scheduler import Scheduler
 
 
-__all__ = ["Failure", "GenerationRequest", "KVBudget", "Load", "QueueFull", "Run", "Scheduler", "ThresholdPolicy"]
+__all__ = [
+    "Failure",
+    "GenerationRequest",
+    "KVBudget",
+    "Load",
+    "LoadLevels",
+    "QueueFull",
+    "Run",
+    "Scheduler",
+    "ThresholdPolicy",
+]
