@@ -51,7 +51,7 @@ def run(options: argparse.Namespace) -> None:
         import uvicorn
 
         from ..serving import KVBudget, Scheduler, ThresholdPolicy
-        from ..serving.limits import Limits
+        from ..serving.openai.limits import Limits
         from ..serving.server import build_server
     except ImportError as error:
         raise SystemExit(f"hf-mars serve: error: {error}. Install it with `pip install hf-mars[serve]`.") from error

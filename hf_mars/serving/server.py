@@ -3,10 +3,10 @@
 from fastapi import FastAPI
 from transformers import PreTrainedTokenizerBase
 
-from .app import build_app
 from .engine import LocalEngine
-from .limits import Limits
-from .operations import Metrics, add_operations
+from .openai.app import build_app
+from .openai.limits import Limits
+from .openai.operations import Metrics, add_operations
 from .scheduler import Scheduler
 
 

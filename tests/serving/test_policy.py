@@ -88,20 +88,6 @@ def test_a_pinned_threshold_stays_until_it_is_let_go():
         policy.pin(1.5)
 
 
-def test_an_empty_admin_token_is_none():
-    from starlette.requests import Request
-
-    from hf_mars.serving.errors import APIError
-    from hf_mars.serving.operations import make_check
-
-    def request(host):
-        return Request({"type": "http", "headers": [], "client": (host, 1)})
-
-    make_check("")(request("127.0.0.1"))
-    with pytest.raises(APIError, match="admin-token"):
-        make_check("")(request("203.0.113.9"))
-
-
 @pytest.mark.parametrize(
     "arguments, name",
     [

@@ -8,7 +8,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
-from .request import QueueFull
+from ..request import QueueFull
 
 
 __all__ = ["APIError", "add_error_handlers", "error_body"]

@@ -13,13 +13,13 @@ from fastapi.responses import JSONResponse, Response, StreamingResponse
 from jinja2 import TemplateError
 from transformers import PreTrainedTokenizerBase
 
-from .answers import AnswerFormat, ChatFormat, CompletionFormat, usage
+from ..engine import Engine
+from ..request import GenerationRequest
 from .completing import ClientGone, Completing, until_gone
-from .engine import Engine
 from .errors import APIError, add_error_handlers
 from .limits import BodyLimit, Limits
 from .protocol import ChatCompletionRequest, CompletionRequest
-from .request import GenerationRequest
+from .responses import AnswerFormat, ChatFormat, CompletionFormat, usage
 from .stop_strings import StoppingTextStream
 
 

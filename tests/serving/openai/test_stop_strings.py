@@ -1,6 +1,6 @@
 import pytest
 
-from hf_mars.serving.stop_strings import StoppingTextStream
+from hf_mars.serving.openai.stop_strings import StoppingTextStream
 from tests.tiny_text import byte_level_tokenizer
 
 

@@ -9,10 +9,10 @@ from typing import Any, TypeVar
 
 from fastapi import Request
 
-from .answers import Answer, AnswerFormat, usage
-from .engine import Engine, GenerationError
+from ..engine import Engine, GenerationError
+from ..request import GenerationRequest, Run
 from .errors import APIError, error_body
-from .request import GenerationRequest, Run
+from .responses import Answer, AnswerFormat, usage
 from .stop_strings import StoppingTextStream
 
 

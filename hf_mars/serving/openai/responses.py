@@ -9,7 +9,7 @@ from typing import Any
 
 from transformers import PreTrainedTokenizerBase
 
-from .request import Run, TokenLogprob
+from ..request import Run, TokenLogprob
 from .stop_strings import StoppingTextStream
 from .token_bytes import token_bytes
 

@@ -10,11 +10,11 @@ from fastapi.responses import Response
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
+from ..policy import ThresholdPolicy
+from ..scheduler import Scheduler
 from .completing import Completing
 from .errors import APIError
-from .policy import ThresholdPolicy
 from .protocol import ThresholdRequest
-from .scheduler import Scheduler
 
 
 __all__ = ["Metrics", "add_operations"]

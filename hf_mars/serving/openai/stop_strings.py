@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from transformers import PreTrainedTokenizerBase
 
-from ..text_stream import TextStream
+from ...text_stream import TextStream
 
 
 __all__ = ["StoppingTextStream"]

@@ -12,15 +12,15 @@ from ray import serve
 from ray.serve.handle import DeploymentHandle
 from transformers import AutoTokenizer
 
-from ..modeling import AutoMARSModelForCausalLM, get_base_model
-from .app import build_app
-from .engine import GenerationError, LocalEngine
-from .limits import Limits
-from .memory import KVBudget
-from .policy import ThresholdPolicy
-from .ray_engine import RayEngine
-from .request import Failure, GenerationRequest, Run
-from .scheduler import Scheduler
+from ...modeling import AutoMARSModelForCausalLM, get_base_model
+from ..engine import GenerationError, LocalEngine
+from ..memory import KVBudget
+from ..openai import build_app
+from ..openai.limits import Limits
+from ..policy import ThresholdPolicy
+from ..request import Failure, GenerationRequest, Run
+from ..scheduler import Scheduler
+from .engine import RayEngine
 
 
 __all__ = ["MARSIngress", "MARSReplica", "RaySettings", "build_ray_app"]
@@ -190,7 +190,7 @@ def build_ray_app(settings: RaySettings) -> serve.Application:
     The application, for `serve.run`. On the command line:
 
     ```bash
-    serve run hf_mars.serving.ray_app:build_ray_app checkpoint=path/to/checkpoint max_replicas=4 num_gpus=1
+    serve run hf_mars.serving.ray.app:build_ray_app checkpoint=path/to/checkpoint max_replicas=4 num_gpus=1
     ```
 
     Args:
@@ -199,7 +199,7 @@ def build_ray_app(settings: RaySettings) -> serve.Application:
     Example:
 
     ```python
-    >>> from hf_mars.serving.ray_app import RaySettings, build_ray_app
+    >>> from hf_mars.serving.ray.app import RaySettings, build_ray_app
     >>> from ray import serve
 
     >>> serve.run(build_ray_app(RaySettings(checkpoint="path/to/checkpoint", max_replicas=4, num_gpus=1)))

@@ -11,8 +11,8 @@ from ray.exceptions import RayActorError, RayError
 from ray.serve.exceptions import BackPressureError, RayServeException, RequestCancelledError
 from ray.serve.handle import DeploymentHandle, DeploymentResponseGenerator
 
-from .engine import GenerationError
-from .request import Failure, GenerationRequest, QueueFull, Run
+from ..engine import GenerationError
+from ..request import Failure, GenerationRequest, QueueFull, Run
 
 
 __all__ = ["RayEngine"]

@@ -1,0 +1,1 @@
+"""Replicas with Ray Serve."""
