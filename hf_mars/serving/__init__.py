@@ -1,5 +1,6 @@
 """A server with OpenAI's API, continuous batching, and a threshold that follows the load."""
 
+from .config import ServerConfig, ServingConfig
 from .memory import KVBudget
 from .policy import Load, LoadLevels, ThresholdPolicy
 from .request import Failure, GenerationRequest, QueueFull, Run
@@ -15,5 +16,7 @@ __all__ = [
     "QueueFull",
     "Run",
     "Scheduler",
+    "ServerConfig",
+    "ServingConfig",
     "ThresholdPolicy",
 ]

@@ -41,6 +41,13 @@ class Engine(Protocol):
             [`QueueFull`]: If too many wait.
         """
 
+    @property
+    def is_alive(self) -> bool:
+        """Whether it takes requests."""
+
+    def close(self) -> None:
+        """Take no more requests, and return when those that are there are done."""
+
 
 class LocalEngine:
     """
@@ -67,6 +74,15 @@ class LocalEngine:
 
         jobs = self.scheduler.submit(requests, [make_sink(queue) for queue in queues])
         return [RunIterator(self.scheduler, job, queue) for job, queue in zip(jobs, queues, strict=True)]
+
+    @property
+    def is_alive(self) -> bool:
+        """See [`Engine.is_alive`]."""
+        return self.scheduler.is_alive
+
+    def close(self) -> None:
+        """See [`Engine.close`]."""
+        self.scheduler.close()
 
 
 class RunIterator:

@@ -121,8 +121,8 @@ def test_a_missing_checkpoint_is_one_line():
     [
         ("--kv-memory", "1e-9", "kv_memory"),
         ("--kv-memory", "inf", "kv_memory"),
-        ("--drain-timeout", "nan", "drain-timeout"),
-        ("--drain-timeout", "-1", "drain-timeout"),
+        ("--drain-timeout", "nan", "drain_timeout"),
+        ("--drain-timeout", "-1", "drain_timeout"),
         ("--port", "99999", "port"),
         ("--device", "nonsense", "device"),
         ("--request-log", "/nowhere/there/log", "/nowhere/there"),

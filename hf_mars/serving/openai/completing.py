@@ -8,11 +8,14 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from fastapi import Request
+from openai import BaseModel
+from openai.types import CompletionUsage
 
 from ..engine import Engine, GenerationError
 from ..request import GenerationRequest, Run
+from .answer import Answer
 from .errors import APIError, error_body
-from .responses import Answer, AnswerFormat, usage
+from .responses import AnswerFormat, count_usage
 from .stop_strings import StoppingTextStream
 
 
@@ -79,14 +82,18 @@ class Completing:
         self.is_complete = False
         self._runs: list[AsyncIterator[Run]] = []
 
-    async def whole(self) -> dict[str, Any]:
+    def usage(self) -> CompletionUsage:
+        """What it took so far."""
+        return count_usage(self.answers, self.prompt_tokens)
+
+    async def whole(self) -> BaseModel:
         """The answers at once."""
         try:
             await self._submit()
             async for _ in self._merged():
                 pass
             self.is_complete = True
-            return self.format.complete(self.answers, usage(self.answers, self.prompt_tokens))
+            return self.format.complete(self.answers, self.usage())
         except GenerationError as error:
             raise to_api_error(error) from error
         finally:
@@ -107,26 +114,21 @@ class Completing:
         return self._events(first, merged)
 
     async def _events(self, first: tuple[Answer, str], merged: AsyncIterator) -> AsyncIterator[str]:
-        include_usage = self.format.include_usage
         sent = dict.fromkeys(range(len(self.answers)), 0)
-
-        def event(chunk: dict[str, Any]) -> str:
-            return to_event(chunk | {"usage": None} if include_usage else chunk)
-
         try:
             for answer in self.answers:
                 chunk = self.format.first_chunk(answer)
                 if chunk is not None:
-                    yield event(chunk)
+                    yield to_event(chunk)
             async for answer, text in chain(first, merged):
                 if text or (answer.finish_reason and len(answer.logprobs) > sent[answer.index]):
-                    yield event(self.format.text_chunk(answer, text, sent[answer.index]))
+                    yield to_event(self.format.text_chunk(answer, text, sent[answer.index]))
                     sent[answer.index] = len(answer.token_ids)
                 if answer.finish_reason is not None:
-                    yield event(self.format.final_chunk(answer))
+                    yield to_event(self.format.final_chunk(answer))
             self.is_complete = True
-            if include_usage:
-                yield to_event(self.format.usage_chunk(usage(self.answers, self.prompt_tokens)))
+            if self.format.include_usage:
+                yield to_event(self.format.usage_chunk(self.usage()))
             yield "data: [DONE]\n\n"
         except GenerationError as error:
             told = to_api_error(error)
@@ -174,9 +176,10 @@ async def chain(first: Result, rest: AsyncIterator[Result]) -> AsyncIterator[Res
         yield item
 
 
-def to_event(data: dict[str, Any]) -> str:
+def to_event(data: BaseModel | dict[str, Any]) -> str:
     """A server-sent event."""
-    return f"data: {json.dumps(data, ensure_ascii=False)}\n\n"
+    text = json.dumps(data, ensure_ascii=False) if isinstance(data, dict) else data.to_json(indent=None)
+    return f"data: {text}\n\n"
 
 
 def to_api_error(error: GenerationError) -> APIError:

@@ -1,73 +1,57 @@
-"""Runs to answers in OpenAI's form, whole or in chunks."""
+"""Answers in OpenAI's form, whole or in chunks."""
 
 import time
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from itertools import accumulate
-from typing import Any
+from typing import Literal
 
+from openai import BaseModel
+from openai.types import Completion, CompletionChoice, CompletionUsage
+from openai.types.chat import ChatCompletion, ChatCompletionChunk, ChatCompletionMessage, ChatCompletionTokenLogprob
+from openai.types.chat.chat_completion import Choice, ChoiceLogprobs
+from openai.types.chat.chat_completion_chunk import Choice as ChunkChoice
+from openai.types.chat.chat_completion_chunk import ChoiceDelta
+from openai.types.chat.chat_completion_chunk import ChoiceLogprobs as ChunkLogprobs
+from openai.types.chat.chat_completion_token_logprob import TopLogprob
+from openai.types.completion_choice import Logprobs
 from transformers import PreTrainedTokenizerBase
 
-from ..request import Run, TokenLogprob
-from .stop_strings import StoppingTextStream
+from .answer import Answer
 from .token_bytes import token_bytes
 
 
-__all__ = ["Answer", "AnswerFormat", "ChatFormat", "CompletionFormat", "usage"]
+__all__ = ["AnswerFormat", "ChatFormat", "CompletionFormat", "count_usage"]
 
 
-@dataclass
-class Answer:
+class CompletionChunkChoice(CompletionChoice):
+    """A choice whose end may be to come, which the `openai` package has for chats alone."""
+
+    finish_reason: Literal["stop", "length"] | None
+
+
+class CompletionChunk(Completion):
+    """A part of a text completion."""
+
+    choices: list[CompletionChunkChoice]
+
+
+def count_usage(answers: Sequence[Answer], prompt_tokens: int) -> CompletionUsage:
     """
-    One choice as it grows.
+    Token counts, and how many forward passes the answers took; the prompt's own are not counted.
 
     Args:
-        index (`int`): Which choice it is.
-        text_stream ([`StoppingTextStream`]): Turns its tokens into text.
+        answers (`Sequence[Answer]`): All choices.
+        prompt_tokens (`int`): Tokens of the prompts, each counted once.
     """
-
-    index: int
-    text_stream: StoppingTextStream
-    text: str = ""
-    num_forward_passes: int = 0
-    finish_reason: str | None = None
-    thresholds: list[float] = field(default_factory=list)
-    token_ids: list[int] = field(default_factory=list)
-    logprobs: list[TokenLogprob] = field(default_factory=list)
-    text_offset: int = 0  # of the next token whose log-probability is told
-
-    def add(self, run: Run) -> str:
-        """Take in a run, and return the text that can be shown now."""
-        self.num_forward_passes += 1
-        self.thresholds.append(run.threshold)
-        before = self.text_stream.num_tokens
-        shown = self.text_stream.push(run.token_ids)
-        if self.text_stream.is_stopped:
-            self.finish_reason = "stop"
-        elif run.finish_reason is not None:
-            self.finish_reason = run.finish_reason
-            shown += self.text_stream.finish()
-            if self.text_stream.is_stopped:
-                self.finish_reason = "stop"
-        num_tokens = self.text_stream.num_tokens - before
-        self.token_ids += run.token_ids[:num_tokens]
-        self.logprobs += (run.logprobs or [])[:num_tokens]
-        self.text += shown
-        return shown
-
-
-def usage(answers: Sequence[Answer], prompt_tokens: int) -> dict[str, Any]:
-    """Token counts, and how many forward passes the answers took; the prompt's own are not counted."""
     completion_tokens = sum(len(answer.token_ids) for answer in answers)
     forward_passes = sum(answer.num_forward_passes for answer in answers)
-    return {
-        "prompt_tokens": prompt_tokens,
-        "completion_tokens": completion_tokens,
-        "total_tokens": prompt_tokens + completion_tokens,
-        "forward_passes": forward_passes,
-        "tokens_per_forward": round(completion_tokens / forward_passes, 4) if forward_passes else 0.0,
-    }
+    return CompletionUsage(
+        prompt_tokens=prompt_tokens,
+        completion_tokens=completion_tokens,
+        total_tokens=prompt_tokens + completion_tokens,
+        forward_passes=forward_passes,
+        tokens_per_forward=round(completion_tokens / forward_passes, 4) if forward_passes else 0.0,
+    )
 
 
 class AnswerFormat:
@@ -77,27 +61,35 @@ class AnswerFormat:
     Args:
         model (`str`): Name of the model.
         tokenizer ([`PreTrainedTokenizerBase`]): Its tokenizer.
-        include_usage (`bool`, *optional*, defaults to `False`): Whether a stream ends with a chunk that tells usage.
+        include_usage (`bool`): Whether a stream ends with a chunk that tells usage.
     """
 
     prefix: str
-    whole: str
-    chunk: str
+    whole_class: type[ChatCompletion] | type[Completion]
+    chunk_class: type[ChatCompletionChunk] | type[CompletionChunk]
+    whole_object: str
+    chunk_object: str
 
-    def __init__(self, model: str, tokenizer: PreTrainedTokenizerBase, include_usage: bool = False):
-        self.tokenizer, self.include_usage = tokenizer, include_usage
-        self.id, self.created, self.model = f"{self.prefix}-{uuid.uuid4().hex}", int(time.time()), model
+    def __init__(self, model: str, tokenizer: PreTrainedTokenizerBase, include_usage: bool):
+        self.model, self.tokenizer, self.include_usage = model, tokenizer, include_usage
+        self.id, self.created = f"{self.prefix}-{uuid.uuid4().hex}", int(time.time())
 
-    def _frame(self, kind: str, choices: list[dict[str, Any]], **more) -> dict[str, Any]:
-        return {"id": self.id, "object": kind, "created": self.created, "model": self.model, "choices": choices} | more
-
-    def complete(self, answers: Sequence[Answer], usage: dict[str, Any]) -> dict[str, Any]:
+    def complete(self, answers: Sequence[Answer], usage: CompletionUsage) -> BaseModel:
         """All answers at once."""
-        return self._frame(self.whole, [self.choice(answer) for answer in answers], usage=usage)
+        choices = [self.choice(answer) for answer in answers]
+        return self.whole_class(**self._frame(), object=self.whole_object, choices=choices, usage=usage)
 
-    def usage_chunk(self, usage: dict[str, Any]) -> dict[str, Any]:
+    def usage_chunk(self, usage: CompletionUsage) -> BaseModel:
         """The last chunk, where usage is wanted."""
-        return self._frame(self.chunk, [], usage=usage)
+        return self.chunk_class(**self._frame(), object=self.chunk_object, choices=[], usage=usage)
+
+    def _frame(self) -> dict[str, str | int]:
+        return {"id": self.id, "created": self.created, "model": self.model}
+
+    def _chunk(self, choice: BaseModel) -> BaseModel:
+        # Where usage is told at the end, the other chunks hold a null.
+        usage = {"usage": None} if self.include_usage else {}
+        return self.chunk_class(**self._frame(), object=self.chunk_object, choices=[choice], **usage)
 
     def _token(self, token_id: int) -> str:
         return self.tokenizer.decode([token_id])
@@ -106,46 +98,51 @@ class AnswerFormat:
 class ChatFormat(AnswerFormat):
     """Answers of `/v1/chat/completions`."""
 
-    prefix, whole, chunk = "chatcmpl", "chat.completion", "chat.completion.chunk"
+    prefix = "chatcmpl"
+    whole_class, whole_object = ChatCompletion, "chat.completion"
+    chunk_class, chunk_object = ChatCompletionChunk, "chat.completion.chunk"
 
-    def choice(self, answer: Answer) -> dict[str, Any]:
+    def choice(self, answer: Answer) -> Choice:
         """A whole choice."""
-        message = {"role": "assistant", "content": answer.text, "refusal": None}
-        logprobs = self._logprobs(answer, 0)
-        return {
-            "index": answer.index,
-            "message": message,
-            "logprobs": logprobs,
-            "finish_reason": answer.finish_reason,
-        }
+        entries = self._logprobs(answer, 0)
+        return Choice(
+            index=answer.index,
+            message=ChatCompletionMessage(role="assistant", content=answer.text, refusal=None),
+            logprobs=None if entries is None else ChoiceLogprobs(content=entries, refusal=None),
+            finish_reason=answer.finish_reason,
+        )
 
-    def first_chunk(self, answer: Answer) -> dict[str, Any] | None:
+    def first_chunk(self, answer: Answer) -> ChatCompletionChunk | None:
         """The chunk that tells the role."""
-        return self._chunk(answer, {"role": "assistant", "content": ""}, None)
+        return self._delta(answer, ChoiceDelta(role="assistant", content=""))
 
-    def text_chunk(self, answer: Answer, text: str, first_token: int) -> dict[str, Any]:
+    def text_chunk(self, answer: Answer, text: str, first_token: int) -> ChatCompletionChunk:
         """A chunk with text, and the log-probabilities from `first_token` on."""
-        return self._chunk(answer, {"content": text}, self._logprobs(answer, first_token))
+        entries = self._logprobs(answer, first_token)
+        logprobs = None if entries is None else ChunkLogprobs(content=entries, refusal=None)
+        return self._delta(answer, ChoiceDelta(content=text), logprobs)
 
-    def final_chunk(self, answer: Answer) -> dict[str, Any]:
+    def final_chunk(self, answer: Answer) -> ChatCompletionChunk:
         """The chunk that tells why the answer ended."""
-        return self._chunk(answer, {}, None, answer.finish_reason)
+        return self._delta(answer, ChoiceDelta(), reason=answer.finish_reason)
 
-    def _chunk(self, answer: Answer, delta: dict, logprobs: dict | None, reason: str | None = None) -> dict[str, Any]:
-        choice = {"index": answer.index, "delta": delta, "logprobs": logprobs, "finish_reason": reason}
-        return self._frame(self.chunk, [choice])
+    def _delta(
+        self, answer: Answer, delta: ChoiceDelta, logprobs: ChunkLogprobs | None = None, reason: str | None = None
+    ) -> ChatCompletionChunk:
+        return self._chunk(ChunkChoice(index=answer.index, delta=delta, logprobs=logprobs, finish_reason=reason))
 
-    def _logprobs(self, answer: Answer, first_token: int) -> dict[str, Any] | None:
+    def _logprobs(self, answer: Answer, first_token: int) -> list[ChatCompletionTokenLogprob] | None:
         if not answer.logprobs:
             return None
-        entries = [
-            self._entry(token_id, entry.logprob)
-            | {"top_logprobs": [self._entry(other, logprob) for other, logprob in entry.alternatives]}
+        return [
+            ChatCompletionTokenLogprob(
+                **self._entry(token_id, entry.logprob),
+                top_logprobs=[TopLogprob(**self._entry(other, logprob)) for other, logprob in entry.alternatives],
+            )
             for token_id, entry in zip(answer.token_ids[first_token:], answer.logprobs[first_token:], strict=True)
         ]
-        return {"content": entries, "refusal": None}
 
-    def _entry(self, token_id: int, logprob: float) -> dict[str, Any]:
+    def _entry(self, token_id: int, logprob: float) -> dict[str, str | float | list[int]]:
         entry = {"token": self._token(token_id), "logprob": logprob}
         return entry | {"bytes": list(token_bytes(self.tokenizer, token_id))}
 
@@ -153,39 +150,45 @@ class ChatFormat(AnswerFormat):
 class CompletionFormat(AnswerFormat):
     """Answers of `/v1/completions`."""
 
-    prefix, whole, chunk = "cmpl", "text_completion", "text_completion"
+    prefix = "cmpl"
+    whole_class, whole_object = Completion, "text_completion"
+    chunk_class, chunk_object = CompletionChunk, "text_completion"
 
-    def choice(self, answer: Answer) -> dict[str, Any]:
+    def choice(self, answer: Answer) -> CompletionChoice:
         """A whole choice."""
-        return self._choice(answer, answer.text, 0, answer.finish_reason)
+        return CompletionChoice(
+            index=answer.index,
+            text=answer.text,
+            logprobs=self._logprobs(answer, 0),
+            finish_reason=answer.finish_reason,
+        )
 
-    def first_chunk(self, answer: Answer) -> dict[str, Any] | None:
+    def first_chunk(self, answer: Answer) -> CompletionChunk | None:
         """Text completions have no role to tell."""
         return None
 
-    def text_chunk(self, answer: Answer, text: str, first_token: int) -> dict[str, Any]:
+    def text_chunk(self, answer: Answer, text: str, first_token: int) -> CompletionChunk:
         """A chunk with text, and the log-probabilities from `first_token` on."""
-        return self._frame(self.chunk, [self._choice(answer, text, first_token, None)])
+        return self._text(answer, text, self._logprobs(answer, first_token))
 
-    def final_chunk(self, answer: Answer) -> dict[str, Any]:
+    def final_chunk(self, answer: Answer) -> CompletionChunk:
         """The chunk that tells why the answer ended."""
-        return self._frame(self.chunk, [self._choice(answer, "", len(answer.token_ids), answer.finish_reason)])
+        return self._text(answer, "", reason=answer.finish_reason)
 
-    def _choice(self, answer: Answer, text: str, first_token: int, reason: str | None) -> dict[str, Any]:
-        logprobs = self._logprobs(answer, first_token)
-        return {"index": answer.index, "text": text, "logprobs": logprobs, "finish_reason": reason}
+    def _text(
+        self, answer: Answer, text: str, logprobs: Logprobs | None = None, reason: str | None = None
+    ) -> CompletionChunk:
+        choice = CompletionChunkChoice(index=answer.index, text=text, logprobs=logprobs, finish_reason=reason)
+        return self._chunk(choice)
 
-    def _logprobs(self, answer: Answer, first_token: int) -> dict[str, Any] | None:
+    def _logprobs(self, answer: Answer, first_token: int) -> Logprobs | None:
         if not answer.logprobs or first_token == len(answer.token_ids):
             return None
         tokens = [self._token(token_id) for token_id in answer.token_ids[first_token:]]
-        *offsets, answer.text_offset = accumulate(map(len, tokens), initial=answer.text_offset)
-        logprobs = answer.logprobs[first_token:]
-        return {
-            "tokens": tokens,
-            "token_logprobs": [entry.logprob for entry in logprobs],
-            "top_logprobs": [
-                {self._token(other): logprob for other, logprob in entry.alternatives} for entry in logprobs
-            ],
-            "text_offset": offsets,
-        }
+        entries = answer.logprobs[first_token:]
+        return Logprobs(
+            tokens=tokens,
+            token_logprobs=[entry.logprob for entry in entries],
+            top_logprobs=[{self._token(other): logprob for other, logprob in entry.alternatives} for entry in entries],
+            text_offset=answer.take_offsets(tokens),
+        )

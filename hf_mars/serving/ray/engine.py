@@ -50,6 +50,14 @@ class RayEngine:
             raise
         return runs
 
+    @property
+    def is_alive(self) -> bool:
+        """Ray replaces replicas that die."""
+        return True
+
+    def close(self) -> None:
+        """The replicas belong to the application, which outlives an ingress."""
+
 
 class ReplicaRuns:
     """The runs of one request, from whichever replica lives."""

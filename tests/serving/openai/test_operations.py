@@ -4,7 +4,7 @@ import pytest
 from starlette.requests import Request
 
 from hf_mars.serving.openai.errors import APIError
-from hf_mars.serving.openai.operations import make_check
+from hf_mars.serving.openai.operations import check_admin
 from tests.serving.conftest import MODEL_NAME, serve
 from tests.serving.requests import chat
 
@@ -47,6 +47,6 @@ def test_an_empty_admin_token_is_none():
     def request(host):
         return Request({"type": "http", "headers": [], "client": (host, 1)})
 
-    make_check("")(request("127.0.0.1"))
+    check_admin(request("127.0.0.1"), "")
     with pytest.raises(APIError, match="admin-token"):
-        make_check("")(request("203.0.113.9"))
+        check_admin(request("203.0.113.9"), "")

@@ -16,7 +16,8 @@ openai = pytest.importorskip("openai")
 
 from ray import serve  # noqa: E402
 
-from hf_mars.serving.ray.app import RaySettings, build_ray_app  # noqa: E402
+from hf_mars.serving.ray import RayServingConfig  # noqa: E402
+from hf_mars.serving.ray.app import build_ray_app  # noqa: E402
 
 
 NUM_TOKENS = 800
@@ -53,13 +54,19 @@ def run(url, endless):
     """Runs an application, and returns a client of it and a function that asks its replicas how they are."""
 
     def run(**settings):
-        serve.run(build_ray_app(RaySettings(checkpoint=endless, model_name="tiny", **settings)))
+        serve.run(build_ray_app(RayServingConfig(checkpoint=endless, model_name="tiny", **settings)))
         handle = serve.get_deployment_handle("MARSReplica", "default")
         client = openai.OpenAI(base_url=url, api_key="none", max_retries=0, timeout=120)
         return client, lambda: handle.broadcast("status").results(timeout_s=60)
 
     yield run
     serve.delete("default")
+
+
+def test_the_command_line_gives_a_dictionary():
+    assert isinstance(build_ray_app({"checkpoint": "x", "max_replicas": "2", "num_cpus": "0.5"}), serve.Application)
+    with pytest.raises(ValueError, match="max_rows"):
+        build_ray_app({"checkpoint": "x", "max_rows": "0"})
 
 
 def wait_until(condition, seconds=60):

@@ -1,15 +1,10 @@
 import pytest
 
-
-pytest.importorskip("ray")
-
-from hf_mars.serving.ray.app import RaySettings  # noqa: E402
+from hf_mars.serving.ray import RayServingConfig
 
 
 def test_settings_come_from_a_command_line():
-    settings = RaySettings.model_validate(
-        {"checkpoint": "x", "max_replicas": "3", "num_gpus": "0.5", "verify": "false"}
-    )
+    settings = RayServingConfig(**{"checkpoint": "x", "max_replicas": "3", "num_gpus": "0.5", "verify": "false"})
     assert (settings.max_replicas, settings.num_gpus, settings.verify) == (3, 0.5, False)
 
 
@@ -24,8 +19,12 @@ def test_settings_come_from_a_command_line():
         ({"max_output_tokens": 0}, "max_output_tokens"),
         ({"dtype": "int8"}, "dtype"),
         ({"replicas": 2}, "replicas"),
+        ({"max_rows": "many"}, "max_rows"),
+        ({"target_ongoing_requests": 0}, "target_ongoing_requests"),
+        ({"num_gpus": -1}, "num_gpus"),
+        ({"port": 8000}, "port"),
     ],
 )
 def test_wrong_settings(wrong, named):
     with pytest.raises(ValueError, match=named):
-        RaySettings(checkpoint="x", **wrong)
+        RayServingConfig(checkpoint="x", **wrong)
