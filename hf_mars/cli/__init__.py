@@ -20,12 +20,18 @@ def main(arguments: list[str] | None = None) -> None:
     tune.add_parser(subparsers)
     push.add_parser(subparsers)
     demo.add_parser(subparsers)
-    serve.add_parser(subparsers)
+    # Where options are fields of a dataclass, TRL's own parser takes the rest.
+    subparsers.add_parser(
+        "serve", help="serve a checkpoint with OpenAI's API; the threshold follows the load", add_help=False
+    )
     subparsers.add_parser("sft", help="fine-tune with MARSTrainer and the arguments of TRL's sft.py", add_help=False)
+    if arguments[:1] == ["serve"]:
+        serve.main(arguments[1:])
+        return
     if arguments[:1] == ["sft"]:
         from . import sft
 
-        sft.main(arguments[1:])  # TRL's own parser takes the rest
+        sft.main(arguments[1:])
         return
     options = parser.parse_args(arguments)
     options.run(options)

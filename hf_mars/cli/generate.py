@@ -8,6 +8,7 @@ import torch
 from transformers import PreTrainedTokenizerBase
 from transformers.generation.streamers import BaseStreamer
 
+from ..text_stream import TextStream
 from .checkpoints import add_checkpoint_arguments, load_checkpoint
 
 
@@ -43,27 +44,26 @@ class RunPrinter(BaseStreamer):
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, with_colors: bool):
-        self.tokenizer, self.with_colors = tokenizer, with_colors
-        self.token_ids, self.num_forwards, self.shown = [], -1, 0  # the prompt comes first
+        self.text_stream, self.with_colors = TextStream(tokenizer), with_colors
+        self.num_forwards = -1  # the prompt comes first
+
+    @property
+    def num_tokens(self) -> int:
+        return len(self.text_stream.token_ids)
 
     def put(self, value: torch.Tensor) -> None:
         self.num_forwards += 1
-        if self.num_forwards == 0:
-            return
-        self.token_ids += value.flatten().tolist()
-        text = self.tokenizer.decode(self.token_ids, skip_special_tokens=True)
-        if not text.endswith("\N{REPLACEMENT CHARACTER}"):
-            self._print(text)
+        if self.num_forwards > 0:
+            self._print(self.text_stream.push(value.flatten().tolist()))
 
     def end(self) -> None:
-        self._print(self.tokenizer.decode(self.token_ids, skip_special_tokens=True))
+        self._print(self.text_stream.finish())
         print()
 
     def _print(self, text: str) -> None:
-        new, self.shown = text[self.shown :], len(text)
-        if new and self.with_colors:
-            new = f"{COLORS[self.num_forwards % len(COLORS)]}{new}{RESET}"
-        print(new, end="", flush=True)
+        if text and self.with_colors:
+            text = f"{COLORS[self.num_forwards % len(COLORS)]}{text}{RESET}"
+        print(text, end="", flush=True)
 
 
 def run(options: argparse.Namespace) -> None:
@@ -87,7 +87,7 @@ def run(options: argparse.Namespace) -> None:
         model.generate(**inputs, streamer=printer, **arguments)
     except (OSError, ValueError) as error:
         raise SystemExit(f"hf-mars generate: error: {error}") from error
-    seconds, num_tokens = time.perf_counter() - start, len(printer.token_ids)
+    seconds, num_tokens = time.perf_counter() - start, printer.num_tokens
     print(
         f"{num_tokens} tokens, {printer.num_forwards} forward passes, {num_tokens / printer.num_forwards:.2f} "
         f"tokens/forward, {num_tokens / seconds:.1f} tokens/s",

@@ -11,6 +11,8 @@ import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.generation.streamers import BaseStreamer
 
+from ..text_stream import TextStream
+
 
 __all__ = ["Answer", "Piece", "Settings", "stream_answer"]
 
@@ -162,7 +164,7 @@ def stream_answer(
 
     thread = threading.Thread(target=generate, daemon=True)
     thread.start()
-    answer, shown = Answer(), 0
+    answer, text_stream = Answer(), TextStream(tokenizer)
     try:
         while True:
             token_ids, values, now = streamer.queue.get()
@@ -170,18 +172,14 @@ def stream_answer(
             if token_ids is None:
                 break
             threshold = None if settings.threshold is None else read_threshold()
-            answer.pieces.append(Piece("", token_ids, values, threshold))
-            text = tokenizer.decode(answer.token_ids, skip_special_tokens=True)
-            if not text.endswith("\N{REPLACEMENT CHARACTER}"):
-                answer.pieces[-1].text, shown = text[shown:], len(text)
+            answer.pieces.append(Piece(text_stream.push(token_ids), token_ids, values, threshold))
             yield answer
         if isinstance(values, Stopped):
             answer.is_stopped = True
         elif values is not None:
             raise values
-        rest = tokenizer.decode(answer.token_ids, skip_special_tokens=True)[shown:]
-        if rest:
-            answer.pieces[-1].text += rest
+        if answer.pieces:
+            answer.pieces[-1].text += text_stream.finish()
         yield answer
     finally:
         is_closed.set()

@@ -1,7 +1,8 @@
 """A server with OpenAI's API, continuous batching, and a threshold that follows the load."""
 
+from .config import ServerConfig, ServingConfig
 from .memory import KVBudget
-from .policy import Load, ThresholdPolicy
+from .policy import Load, LoadLevels, ThresholdPolicy
 from .request import Failure, GenerationRequest, QueueFull, RequestOutput
 from .scheduler import Scheduler
 
@@ -11,8 +12,11 @@ __all__ = [
     "GenerationRequest",
     "KVBudget",
     "Load",
+    "LoadLevels",
     "QueueFull",
     "RequestOutput",
     "Scheduler",
+    "ServerConfig",
+    "ServingConfig",
     "ThresholdPolicy",
 ]

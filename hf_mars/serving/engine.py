@@ -41,6 +41,13 @@ class Engine(Protocol):
             [`QueueFull`]: If too many wait.
         """
 
+    @property
+    def is_alive(self) -> bool:
+        """Whether it takes requests."""
+
+    def close(self) -> None:
+        """Take no more requests, and return when those that are there are done."""
+
 
 class LocalEngine:
     """
@@ -66,17 +73,26 @@ class LocalEngine:
             return sink
 
         jobs = self.scheduler.submit(requests, [make_sink(queue) for queue in queues])
-        return [RunIterator(self.scheduler, job, queue) for job, queue in zip(jobs, queues, strict=True)]
+        return [OutputIterator(self.scheduler, job, queue) for job, queue in zip(jobs, queues, strict=True)]
+
+    @property
+    def is_alive(self) -> bool:
+        """See [`Engine.is_alive`]."""
+        return self.scheduler.is_alive
+
+    def close(self) -> None:
+        """See [`Engine.close`]."""
+        self.scheduler.close()
 
 
-class RunIterator:
-    """The runs of one job. Unlike a generator it can be closed before it was started."""
+class OutputIterator:
+    """The outputs of one job. Unlike a generator it can be closed before it was started."""
 
     def __init__(self, scheduler: Scheduler, job: Job, queue: asyncio.Queue):
         self.scheduler, self.job, self.queue = scheduler, job, queue
         self.is_done = False
 
-    def __aiter__(self) -> "RunIterator":
+    def __aiter__(self) -> "OutputIterator":
         return self
 
     async def __anext__(self) -> RequestOutput:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 
-__all__ = ["Load", "ThresholdPolicy"]
+__all__ = ["Load", "LoadLevels", "ThresholdPolicy"]
 
 POLICIES = ("lossless", "adaptive", "fixed")
 
@@ -33,6 +33,44 @@ class Load:
         return max((self.running + self.queued) / self.max_rows, self.kv_use)
 
 
+@dataclass(frozen=True)
+class LoadLevels:
+    """
+    The levels between no load and full load.
+
+    Args:
+        low, high (`float`, *optional*, defaults to 0.5 and 1.0):
+            Pressure up to which nothing moves, and from which on the highest level is reached.
+        num_levels (`int`, *optional*, defaults to 4): Steps from one to the other.
+        margin (`float`, *optional*, defaults to 0.05): How far the pressure must fall below a level to leave it.
+
+    Raises:
+        `ValueError`: If one is out of range.
+    """
+
+    low: float = 0.5
+    high: float = 1.0
+    num_levels: int = 4
+    margin: float = 0.05
+
+    def __post_init__(self):
+        if not 0 <= self.low < self.high:
+            raise ValueError(f"`low` must be at least 0 and below `high`, got {self.low} and {self.high}.")
+        if self.num_levels < 1:
+            raise ValueError(f"`num_levels` must be at least 1, got {self.num_levels}.")
+        if self.margin < 0:
+            raise ValueError(f"`margin` must be at least 0, got {self.margin}.")
+
+    def level_of(self, pressure: float) -> int:
+        """The level that a pressure has reached."""
+        position = (pressure - self.low) / (self.high - self.low)
+        return min(max(int(position * self.num_levels + 1e-9), 0), self.num_levels)
+
+    def is_below(self, pressure: float, level: int) -> bool:
+        """Whether a pressure lies far enough below a level to leave it."""
+        return self.level_of(pressure + self.margin) < level
+
+
 class ThresholdPolicy:
     """
     Turns the threshold with the load, within bounds and with hysteresis: upwards as soon as the pressure rises, back
@@ -50,11 +88,8 @@ class ThresholdPolicy:
         threshold_min, threshold_max (`float`, *optional*, defaults to 0.5 and 0.95):
             Bounds, between 0 and 1.
         verify (`bool`, *optional*, defaults to `False`): Whether `"fixed"` verifies.
-        low, high (`float`, *optional*, defaults to 0.5 and 1.0):
-            Pressure up to which nothing moves, and from which on the other bound is reached.
-        num_levels (`int`, *optional*, defaults to 4): Steps from one bound to the other.
-        margin (`float`, *optional*, defaults to 0.05): How far the pressure must fall below a level to leave it.
-        patience (`float`, *optional*, defaults to 1.0): Seconds that it must stay there.
+        levels ([`LoadLevels`], *optional*): Steps from one bound to the other.
+        patience (`float`, *optional*, defaults to 1.0): Seconds that the pressure must stay below a level to leave it.
         clock (`Callable[[], float]`, *optional*): Seconds.
 
     Raises:
@@ -67,10 +102,7 @@ class ThresholdPolicy:
         threshold_min: float = 0.5,
         threshold_max: float = 0.95,
         verify: bool = False,
-        low: float = 0.5,
-        high: float = 1.0,
-        num_levels: int = 4,
-        margin: float = 0.05,
+        levels: LoadLevels | None = None,
         patience: float = 1.0,
         clock: Callable[[], float] = time.monotonic,
     ):
@@ -83,15 +115,11 @@ class ThresholdPolicy:
             )
         if verify and kind == "adaptive":
             raise ValueError("`verify` contradicts the policy 'adaptive', which is lossy: use 'lossless'.")
-        if not 0 <= low < high or num_levels < 1 or margin < 0 or patience < 0:
-            raise ValueError(
-                "`low` must be below `high`, `num_levels` at least 1, `margin` and `patience` at least 0, got "
-                f"{low}, {high}, {num_levels}, {margin} and {patience}."
-            )
+        if patience < 0:
+            raise ValueError(f"`patience` must be at least 0, got {patience}.")
         self.kind, self.verify = kind, verify or kind == "lossless"
         self.threshold_min, self.threshold_max = threshold_min, threshold_max
-        self.low, self.high, self.num_levels = low, high, num_levels
-        self.margin, self.patience, self.clock = margin, patience, clock
+        self.levels, self.patience, self.clock = levels or LoadLevels(), patience, clock
         self.level, self.pinned = 0, None
         self._calm_since: float | None = None
 
@@ -99,11 +127,11 @@ class ThresholdPolicy:
         """Look at the load; called at every step of the server."""
         if self.kind == "fixed":
             return
-        wanted = self._level_of(load.pressure)
+        wanted = self.levels.level_of(load.pressure)
         if wanted >= self.level:
             self.level, self._calm_since = wanted, None
             return
-        if self._level_of(load.pressure + self.margin) >= self.level:
+        if not self.levels.is_below(load.pressure, self.level):
             self._calm_since = None
             return
         now = self.clock()
@@ -111,10 +139,6 @@ class ThresholdPolicy:
             self._calm_since = now
         if now - self._calm_since >= self.patience:
             self.level, self._calm_since = self.level - 1, now
-
-    def _level_of(self, pressure: float) -> int:
-        position = (pressure - self.low) / (self.high - self.low)
-        return min(max(int(position * self.num_levels + 1e-9), 0), self.num_levels)
 
     def lossy_threshold(self) -> float:
         """The threshold of requests that are not verified."""
@@ -144,4 +168,4 @@ class ThresholdPolicy:
         self.pinned = threshold
 
     def _shift(self) -> float:
-        return self.level / self.num_levels * (self.threshold_max - self.threshold_min)
+        return self.level / self.levels.num_levels * (self.threshold_max - self.threshold_min)

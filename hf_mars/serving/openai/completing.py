@@ -8,12 +8,15 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from fastapi import Request
+from openai import BaseModel
+from openai.types import CompletionUsage
 
-from .answers import Answer, AnswerFormat, usage
-from .engine import Engine, GenerationError
+from ..engine import Engine, GenerationError
+from ..request import GenerationRequest, RequestOutput
+from .answer import Answer
 from .errors import APIError, error_body
-from .request import GenerationRequest, RequestOutput
-from .text import TextStream
+from .responses import AnswerFormat, count_usage
+from .stop_strings import StoppingTextStream
 
 
 __all__ = ["ClientGone", "Completing", "until_gone"]
@@ -57,7 +60,7 @@ class Completing:
     Args:
         engine ([`Engine`]): Generates.
         requests (`Sequence[GenerationRequest]`): One for each choice.
-        text_streams (`Sequence[TextStream]`): For each, to text.
+        text_streams (`Sequence[StoppingTextStream]`): For each, to text.
         prompt_tokens (`int`): Tokens of the prompts, each counted once.
         answer_format ([`AnswerFormat`]): Form of the answers.
         on_end (`Callable[[Completing], None]`): Called once, when they are finished or given up.
@@ -67,7 +70,7 @@ class Completing:
         self,
         engine: Engine,
         requests: Sequence[GenerationRequest],
-        text_streams: Sequence[TextStream],
+        text_streams: Sequence[StoppingTextStream],
         prompt_tokens: int,
         answer_format: AnswerFormat,
         on_end: Callable[["Completing"], None],
@@ -77,23 +80,27 @@ class Completing:
         self.answers = [Answer(index, stream) for index, stream in enumerate(text_streams)]
         self.arrival, self.first_token = time.monotonic(), None
         self.is_complete = False
-        self._runs: list[AsyncIterator[RequestOutput]] = []
+        self._outputs: list[AsyncIterator[RequestOutput]] = []
 
-    async def whole(self) -> dict[str, Any]:
+    def usage(self) -> CompletionUsage:
+        """What it took so far."""
+        return count_usage(self.answers, self.prompt_tokens)
+
+    async def whole(self) -> BaseModel:
         """The answers at once."""
         try:
             await self._submit()
             async for _ in self._merged():
                 pass
             self.is_complete = True
-            return self.format.complete(self.answers, usage(self.answers, self.prompt_tokens))
+            return self.format.complete(self.answers, self.usage())
         except GenerationError as error:
             raise to_api_error(error) from error
         finally:
             await self._close()
 
     async def start(self) -> AsyncIterator[str]:
-        """Wait for the first run, so that an early error is one of HTTP, and return the events to stream."""
+        """Wait for the first output, so that an early error is one of HTTP, and return the events to stream."""
         merged = self._merged()
         try:
             await self._submit()
@@ -107,26 +114,21 @@ class Completing:
         return self._events(first, merged)
 
     async def _events(self, first: tuple[Answer, str], merged: AsyncIterator) -> AsyncIterator[str]:
-        include_usage = self.format.include_usage
         sent = dict.fromkeys(range(len(self.answers)), 0)
-
-        def event(chunk: dict[str, Any]) -> str:
-            return to_event(chunk | {"usage": None} if include_usage else chunk)
-
         try:
             for answer in self.answers:
                 chunk = self.format.first_chunk(answer)
                 if chunk is not None:
-                    yield event(chunk)
+                    yield to_event(chunk)
             async for answer, text in chain(first, merged):
                 if text or (answer.finish_reason and len(answer.logprobs) > sent[answer.index]):
-                    yield event(self.format.text_chunk(answer, text, sent[answer.index]))
+                    yield to_event(self.format.text_chunk(answer, text, sent[answer.index]))
                     sent[answer.index] = len(answer.token_ids)
                 if answer.finish_reason is not None:
-                    yield event(self.format.final_chunk(answer))
+                    yield to_event(self.format.final_chunk(answer))
             self.is_complete = True
-            if include_usage:
-                yield to_event(self.format.usage_chunk(usage(self.answers, self.prompt_tokens)))
+            if self.format.include_usage:
+                yield to_event(self.format.usage_chunk(self.answers, self.usage()))
             yield "data: [DONE]\n\n"
         except GenerationError as error:
             told = to_api_error(error)
@@ -136,7 +138,7 @@ class Completing:
 
     async def _submit(self) -> None:
         try:
-            self._runs = await self.engine.submit(self.requests)
+            self._outputs = await self.engine.submit(self.requests)
         except ValueError as error:
             raise APIError(str(error)) from error
         except RuntimeError as error:
@@ -144,27 +146,27 @@ class Completing:
 
     async def _merged(self) -> AsyncIterator[tuple[Answer, str]]:
         """Each answer whenever it grows, with its new text, until all are finished."""
-        pending = {asyncio.ensure_future(anext(runs)): index for index, runs in enumerate(self._runs)}
+        pending = {asyncio.ensure_future(anext(outputs)): index for index, outputs in enumerate(self._outputs)}
         try:
             while pending:
                 done, _ = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
                 for task in done:
                     index = pending.pop(task)
-                    answer, runs = self.answers[index], self._runs[index]
+                    answer, outputs = self.answers[index], self._outputs[index]
                     text = answer.add(task.result())
                     self.first_token = self.first_token or time.monotonic()
                     if answer.finish_reason is None:
-                        pending[asyncio.ensure_future(anext(runs))] = index
+                        pending[asyncio.ensure_future(anext(outputs))] = index
                     else:
-                        await runs.aclose()  # after a stop string its row would go on
+                        await outputs.aclose()  # after a stop string its row would go on
                     yield answer, text
         finally:
             for task in pending:
                 task.cancel()
 
     async def _close(self) -> None:
-        for runs in self._runs:
-            await runs.aclose()
+        for outputs in self._outputs:
+            await outputs.aclose()
         self.on_end(self)
 
 
@@ -174,9 +176,10 @@ async def chain(first: Result, rest: AsyncIterator[Result]) -> AsyncIterator[Res
         yield item
 
 
-def to_event(data: dict[str, Any]) -> str:
+def to_event(data: BaseModel | dict[str, Any]) -> str:
     """A server-sent event."""
-    return f"data: {json.dumps(data, ensure_ascii=False)}\n\n"
+    text = json.dumps(data, ensure_ascii=False) if isinstance(data, dict) else data.to_json(indent=None)
+    return f"data: {text}\n\n"
 
 
 def to_api_error(error: GenerationError) -> APIError:

@@ -11,8 +11,8 @@ from ray.exceptions import RayActorError, RayError
 from ray.serve.exceptions import BackPressureError, RayServeException, RequestCancelledError
 from ray.serve.handle import DeploymentHandle, DeploymentResponseGenerator
 
-from .engine import GenerationError
-from .request import Failure, GenerationRequest, QueueFull, RequestOutput
+from ..engine import GenerationError
+from ..request import Failure, GenerationRequest, QueueFull, RequestOutput
 
 
 __all__ = ["RayEngine"]
@@ -36,23 +36,31 @@ class RayEngine:
         self.handle, self.max_attempts = handle.options(method_name="generate", stream=True), max_attempts
 
     async def submit(self, requests: Sequence[GenerationRequest]) -> list[AsyncIterator[RequestOutput]]:
-        """See [`Engine.submit`]. Returns when each request has its first run."""
-        runs = [ReplicaRuns(self.handle, request, self.max_attempts) for request in requests]
-        starting = [asyncio.ensure_future(each.start()) for each in runs]
+        """See [`Engine.submit`]. Returns when each request has its first output."""
+        outputs = [ReplicaOutputs(self.handle, request, self.max_attempts) for request in requests]
+        starting = [asyncio.ensure_future(each.start()) for each in outputs]
         try:
             await asyncio.gather(*starting)
         except BaseException:
             for task in starting:
                 task.cancel()
             await asyncio.gather(*starting, return_exceptions=True)
-            for each in runs:
+            for each in outputs:
                 await each.aclose()
             raise
-        return runs
+        return outputs
+
+    @property
+    def is_alive(self) -> bool:
+        """Ray replaces replicas that die."""
+        return True
+
+    def close(self) -> None:
+        """The replicas belong to the application, which outlives an ingress."""
 
 
-class ReplicaRuns:
-    """The runs of one request, from whichever replica lives."""
+class ReplicaOutputs:
+    """The outputs of one request, from whichever replica lives."""
 
     def __init__(self, handle: DeploymentHandle, request: GenerationRequest, max_attempts: int):
         self.handle, self.request, self.max_attempts = handle, request, max_attempts
@@ -64,7 +72,7 @@ class ReplicaRuns:
 
     async def start(self) -> None:
         """
-        Wait for the first run.
+        Wait for the first output.
 
         Raises:
             [`QueueFull`]: If too many requests wait for a replica.
@@ -72,16 +80,16 @@ class ReplicaRuns:
         """
         self.first = await self._receive()
 
-    def __aiter__(self) -> "ReplicaRuns":
+    def __aiter__(self) -> "ReplicaOutputs":
         return self
 
     async def __anext__(self) -> RequestOutput:
-        run, self.first = self.first, None
-        if run is None:
+        output, self.first = self.first, None
+        if output is None:
             if self.is_done:
                 raise StopAsyncIteration
-            run = await self._receive()
-        return run
+            output = await self._receive()
+        return output
 
     async def aclose(self) -> None:
         """Free the row."""

@@ -1,6 +1,4 @@
-"""Limits of a request."""
-
-from dataclasses import dataclass
+"""A limit of what is read from a client."""
 
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -8,33 +6,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from .errors import error_body
 
 
-__all__ = ["BodyLimit", "Limits"]
-
-
-@dataclass(frozen=True)
-class Limits:
-    """
-    Limits of a request.
-
-    Args:
-        max_prompt_tokens (`int`, *optional*): Tokens of a prompt; by default what the model's context holds.
-        max_output_tokens (`int`, *optional*, defaults to 1024): Tokens of an answer, and what a chat gets by default.
-        max_n (`int`, *optional*, defaults to 8): Answers to one request.
-        max_body_bytes (`int`, *optional*, defaults to 1,000,000): Size of the body.
-
-    Raises:
-        `ValueError`: If one is not positive.
-    """
-
-    max_prompt_tokens: int | None = None
-    max_output_tokens: int = 1024
-    max_n: int = 8
-    max_body_bytes: int = 1_000_000
-
-    def __post_init__(self):
-        for name, value in vars(self).items():
-            if value is not None and value < 1:
-                raise ValueError(f"`{name}` must be at least 1, got {value}.")
+__all__ = ["BodyLimit"]
 
 
 class BodyLimit:

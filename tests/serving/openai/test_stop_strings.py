@@ -1,6 +1,6 @@
 import pytest
 
-from hf_mars.serving.text import TextStream
+from hf_mars.serving.openai.stop_strings import StoppingTextStream
 from tests.tiny_text import byte_level_tokenizer
 
 
@@ -14,7 +14,7 @@ def tokenizer():
 
 def stream(tokenizer, text, stop=(), width=1):
     ids = tokenizer(text, add_special_tokens=False)["input_ids"]
-    text_stream = TextStream(tokenizer, stop)
+    text_stream = StoppingTextStream(tokenizer, stop)
     pieces = [text_stream.push(ids[start : start + width]) for start in range(0, len(ids), width)]
     return [*pieces, text_stream.finish()], text_stream, ids
 
@@ -46,7 +46,7 @@ def test_a_beginning_that_leads_nowhere_is_shown_late(tokenizer):
 
 def test_what_stays_incomplete_comes_at_the_end(tokenizer):
     ids = tokenizer("👩")["input_ids"]
-    text_stream = TextStream(tokenizer)
+    text_stream = StoppingTextStream(tokenizer)
     assert text_stream.push(ids[:2]) == ""
     assert text_stream.finish() == tokenizer.decode(ids[:2])
 

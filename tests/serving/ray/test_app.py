@@ -1,4 +1,3 @@
-import asyncio
 import os
 import socket
 import time
@@ -16,13 +15,9 @@ ray = pytest.importorskip("ray")
 openai = pytest.importorskip("openai")
 
 from ray import serve  # noqa: E402
-from ray.exceptions import ActorDiedError, ActorUnavailableError  # noqa: E402
-from ray.serve.exceptions import BackPressureError  # noqa: E402
 
-from hf_mars.serving.engine import GenerationError  # noqa: E402
-from hf_mars.serving.ray_app import RaySettings, build_ray_app  # noqa: E402
-from hf_mars.serving.ray_engine import RayEngine  # noqa: E402
-from hf_mars.serving.request import Failure, GenerationRequest, QueueFull, Run  # noqa: E402
+from hf_mars.serving.ray import RayServingConfig  # noqa: E402
+from hf_mars.serving.ray.app import build_ray_app  # noqa: E402
 
 
 NUM_TOKENS = 800
@@ -59,13 +54,19 @@ def run(url, endless):
     """Runs an application, and returns a client of it and a function that asks its replicas how they are."""
 
     def run(**settings):
-        serve.run(build_ray_app(RaySettings(checkpoint=endless, model_name="tiny", **settings)))
+        serve.run(build_ray_app(RayServingConfig(checkpoint=endless, model_name="tiny", **settings)))
         handle = serve.get_deployment_handle("MARSReplica", "default")
         client = openai.OpenAI(base_url=url, api_key="none", max_retries=0, timeout=120)
         return client, lambda: handle.broadcast("status").results(timeout_s=60)
 
     yield run
     serve.delete("default")
+
+
+def test_the_command_line_gives_a_dictionary():
+    assert isinstance(build_ray_app({"checkpoint": "x", "max_replicas": "2", "num_cpus": "0.5"}), serve.Application)
+    with pytest.raises(ValueError, match="max_rows"):
+        build_ray_app({"checkpoint": "x", "max_rows": "0"})
 
 
 def wait_until(condition, seconds=60):
@@ -152,108 +153,3 @@ def test_full_queue_and_closed_stream(run):
     with pytest.raises(openai.BadRequestError) as bad:
         client.completions.create(**request | {"max_tokens": 5000})
     assert bad.value.param == "max_tokens"
-
-
-class Stream:
-    """What a handle returns: events, and an error that cancelling raises too."""
-
-    def __init__(self, *events):
-        self.events, self.is_cancelled = list(events), False
-
-    async def __anext__(self):
-        await asyncio.sleep(0)
-        event = self.events[0]
-        if isinstance(event, Exception):
-            raise event
-        return self.events.pop(0)
-
-    def cancel(self):
-        self.is_cancelled = True
-        if isinstance(self.events[0], Exception):
-            raise self.events[0]
-
-
-class Handle:
-    """Gives out one stream after the other, and keeps the requests."""
-
-    def __init__(self, *streams):
-        self.streams, self.requests = iter(streams), []
-
-    def options(self, **_):
-        return self
-
-    def remote(self, request):
-        self.requests.append(request)
-        return next(self.streams)
-
-
-def collect(handle, requests, max_attempts=3):
-    """All tokens of each request."""
-
-    async def all_tokens(runs):
-        return [token_id async for run in runs for token_id in run.token_ids]
-
-    async def run():
-        return [await all_tokens(runs) for runs in await RayEngine(handle, max_attempts).submit(requests)]
-
-    return asyncio.run(run())
-
-
-def full():
-    return Stream(BackPressureError(4, 4, 429, 2.5))
-
-
-def test_request_goes_on_elsewhere():
-    request = GenerationRequest([1], 9, generated_ids=[5])
-    unreachable = Stream(Run([8], 0.5), ActorUnavailableError("gone", b"x" * 16))
-    handle = Handle(Stream(Run([6, 7], 0.5), ActorDiedError()), full(), unreachable, Stream(Run([9], 0.5, "stop")))
-    assert collect(handle, [request]) == [[6, 7, 8, 9]]
-    assert [each.generated_ids for each in handle.requests] == [[5], [5, 6, 7], [5, 6, 7], [5, 6, 7, 8]]
-    assert request.generated_ids == [5]
-    assert unreachable.is_cancelled
-
-
-def test_attempts_are_bounded():
-    handle = Handle(*[Stream(ActorDiedError()) for _ in range(2)])
-    with pytest.raises(GenerationError) as error:
-        collect(handle, [GenerationRequest([1], 9)], max_attempts=2)
-    assert error.value.status == 500
-
-
-def test_full_queue_refuses_all_or_none():
-    accepted = Stream(Run([6], 0.5), Run([7], 0.5))
-    with pytest.raises(QueueFull) as error:
-        collect(Handle(accepted, full(), full()), [GenerationRequest([1], 9)] * 3)
-    assert error.value.retry_after == 3
-    assert accepted.is_cancelled
-
-
-def test_failure_of_a_request():
-    with pytest.raises(GenerationError, match="too long") as error:
-        collect(Handle(Stream(Failure("too long", status=400))), [GenerationRequest([1], 9)])
-    assert error.value.status == 400
-
-
-def test_settings_come_from_a_command_line():
-    settings = RaySettings.model_validate(
-        {"checkpoint": "x", "max_replicas": "3", "num_gpus": "0.5", "verify": "false"}
-    )
-    assert (settings.max_replicas, settings.num_gpus, settings.verify) == (3, 0.5, False)
-
-
-@pytest.mark.parametrize(
-    ("wrong", "named"),
-    [
-        ({"max_rows": 0}, "max_rows"),
-        ({"min_replicas": 3, "max_replicas": 2}, "min_replicas"),
-        ({"max_queued_requests": 4}, "max_n"),
-        ({"policy": "bold"}, "policy"),
-        ({"threshold_min": 0.99}, "threshold_min"),
-        ({"max_output_tokens": 0}, "max_output_tokens"),
-        ({"dtype": "int8"}, "dtype"),
-        ({"replicas": 2}, "replicas"),
-    ],
-)
-def test_wrong_settings(wrong, named):
-    with pytest.raises(ValueError, match=named):
-        RaySettings(checkpoint="x", **wrong)

@@ -3,15 +3,16 @@
 import re
 from typing import Any
 
-from fastapi import FastAPI, Request
+from fastapi import Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from openai.types import ErrorObject
 from starlette.exceptions import HTTPException
 
-from .request import QueueFull
+from ..request import QueueFull
 
 
-__all__ = ["APIError", "add_error_handlers", "error_body"]
+__all__ = ["ERROR_HANDLERS", "APIError", "error_body"]
 
 
 class APIError(Exception):
@@ -35,37 +36,47 @@ def error_body(message: str, status: int, param: str | None = None, code: str | 
     """The body of an error."""
     kind = "rate_limit_error" if status == 429 else "invalid_request_error" if status < 500 else "server_error"
     message, param = (text and text.encode(errors="replace").decode() for text in (message, param))
-    return {"error": {"message": message, "type": kind, "param": param, "code": code}}
+    return {"error": ErrorObject(message=message, type=kind, param=param, code=code).to_dict()}
 
 
-def add_error_handlers(app: FastAPI) -> None:
-    """Answer every error of the app in that form."""
+async def refuse(request: Request, error: APIError) -> JSONResponse:
+    """Where a request is refused."""
+    return JSONResponse(error_body(error.message, error.status, error.param, error.code), error.status)
 
-    @app.exception_handler(APIError)
-    async def refuse(request: Request, error: APIError) -> JSONResponse:
-        return JSONResponse(error_body(error.message, error.status, error.param, error.code), error.status)
 
-    @app.exception_handler(QueueFull)
-    async def postpone(request: Request, error: QueueFull) -> JSONResponse:
-        body = error_body(str(error), 429, code="rate_limit_exceeded")
-        return JSONResponse(body, 429, headers={"Retry-After": str(error.retry_after)})
+async def postpone(request: Request, error: QueueFull) -> JSONResponse:
+    """Where too many requests wait."""
+    body = error_body(str(error), 429, code="rate_limit_exceeded")
+    return JSONResponse(body, 429, headers={"Retry-After": str(error.retry_after)})
 
-    @app.exception_handler(RequestValidationError)
-    async def explain(request: Request, error: RequestValidationError) -> JSONResponse:
-        first = error.errors()[0]
-        param, message = find_field(first, error.body), first["msg"].removeprefix("Value error, ")
-        if param is None:
-            return JSONResponse(error_body(f"The body is not valid: {message}.", 400), 400)
-        stated = message if f"`{param}`" in message else f"`{param}`: {message}"
-        return JSONResponse(error_body(f"{stated}.", 400, param), 400)
 
-    @app.exception_handler(HTTPException)
-    async def report(request: Request, error: HTTPException) -> JSONResponse:
-        return JSONResponse(error_body(str(error.detail), error.status_code), error.status_code, error.headers)
+async def explain(request: Request, error: RequestValidationError) -> JSONResponse:
+    """Where a body is not valid."""
+    first = error.errors()[0]
+    param, message = find_field(first, error.body), first["msg"].removeprefix("Value error, ")
+    if param is None:
+        return JSONResponse(error_body(f"The body is not valid: {message}.", 400), 400)
+    stated = message if f"`{param}`" in message else f"`{param}`: {message}"
+    return JSONResponse(error_body(f"{stated}.", 400, param), 400)
 
-    @app.exception_handler(Exception)
-    async def apologize(request: Request, error: Exception) -> JSONResponse:
-        return JSONResponse(error_body("The server failed; its log has the details.", 500), 500)
+
+async def report(request: Request, error: HTTPException) -> JSONResponse:
+    """Where there is no such endpoint."""
+    return JSONResponse(error_body(str(error.detail), error.status_code), error.status_code, error.headers)
+
+
+async def apologize(request: Request, error: Exception) -> JSONResponse:
+    """Where the server is at fault."""
+    return JSONResponse(error_body("The server failed; its log has the details.", 500), 500)
+
+
+ERROR_HANDLERS = {
+    APIError: refuse,
+    QueueFull: postpone,
+    RequestValidationError: explain,
+    HTTPException: report,
+    Exception: apologize,
+}
 
 
 def find_field(error: dict[str, Any], body: Any) -> str | None:

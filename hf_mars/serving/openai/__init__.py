@@ -1,0 +1,6 @@
+"""OpenAI's API over an engine."""
+
+from .app import build_app
+
+
+__all__ = ["build_app"]

@@ -1,0 +1,49 @@
+"""An app that speaks OpenAI's API."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from fastapi import FastAPI
+from transformers import PreTrainedTokenizerBase
+
+from ..config import ServingConfig
+from ..engine import Engine
+from .body_limit import BodyLimit
+from .completing import Completing
+from .errors import ERROR_HANDLERS
+from .routes import router
+from .served_model import ServedModel
+
+
+__all__ = ["build_app"]
+
+
+def build_app(
+    engine: Engine,
+    tokenizer: PreTrainedTokenizerBase,
+    config: ServingConfig,
+    max_length: int,
+    on_end: Callable[[Completing], None] = lambda completing: None,
+) -> FastAPI:
+    """
+    `/v1/chat/completions`, `/v1/completions`, `/v1/models` and `/health`. At its end the app closes the engine.
+
+    Args:
+        engine ([`Engine`]): Generates.
+        tokenizer ([`PreTrainedTokenizerBase`]): Its tokenizer.
+        config ([`ServingConfig`]): The model's name, and the limits of a request.
+        max_length (`int`): Tokens of the model's context.
+        on_end (`Callable[[Completing], None]`, *optional*): Called when a request has ended.
+    """
+    app = FastAPI(title="hf_mars", lifespan=close_engine, exception_handlers=ERROR_HANDLERS)
+    app.add_middleware(BodyLimit, max_bytes=config.max_body_bytes)
+    app.state.served_model = ServedModel(engine, tokenizer, config, max_length, on_end)
+    app.include_router(router)
+    return app
+
+
+@asynccontextmanager
+async def close_engine(app: FastAPI) -> AsyncIterator[None]:
+    yield
+    await asyncio.to_thread(app.state.served_model.engine.close)

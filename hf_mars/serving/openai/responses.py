@@ -1,0 +1,226 @@
+"""Answers in OpenAI's form, whole or in chunks."""
+
+import time
+import uuid
+from collections.abc import Sequence
+from dataclasses import asdict
+from itertools import pairwise
+from typing import Any, Literal
+
+from openai import BaseModel
+from openai.types import Completion, CompletionChoice, CompletionUsage
+from openai.types.chat import ChatCompletion, ChatCompletionChunk, ChatCompletionMessage, ChatCompletionTokenLogprob
+from openai.types.chat.chat_completion import Choice, ChoiceLogprobs
+from openai.types.chat.chat_completion_chunk import Choice as ChunkChoice
+from openai.types.chat.chat_completion_chunk import ChoiceDelta
+from openai.types.chat.chat_completion_chunk import ChoiceLogprobs as ChunkLogprobs
+from openai.types.chat.chat_completion_token_logprob import TopLogprob
+from openai.types.completion_choice import Logprobs
+from transformers import PreTrainedTokenizerBase
+
+from ...decoding import AcceptanceCounts
+from .answer import Answer
+from .token_bytes import token_bytes
+
+
+__all__ = ["AnswerFormat", "ChatFormat", "CompletionFormat", "count_usage", "summarize_drafts"]
+
+
+class CompletionChunkChoice(CompletionChoice):
+    """A choice whose end may be to come, which the `openai` package has for chats alone."""
+
+    finish_reason: Literal["stop", "length"] | None
+
+
+class CompletionChunk(Completion):
+    """A part of a text completion."""
+
+    choices: list[CompletionChunkChoice]
+
+
+def count_usage(answers: Sequence[Answer], prompt_tokens: int) -> CompletionUsage:
+    """
+    Token counts, and how many forward passes the answers took; the prompt's own are not counted.
+
+    Args:
+        answers (`Sequence[Answer]`): All choices.
+        prompt_tokens (`int`): Tokens of the prompts, each counted once.
+    """
+    completion_tokens = sum(len(answer.token_ids) for answer in answers)
+    forward_passes = sum(answer.num_forward_passes for answer in answers)
+    return CompletionUsage(
+        prompt_tokens=prompt_tokens,
+        completion_tokens=completion_tokens,
+        total_tokens=prompt_tokens + completion_tokens,
+        forward_passes=forward_passes,
+        tokens_per_forward=round(completion_tokens / forward_passes, 4) if forward_passes else 0.0,
+    )
+
+
+def summarize_drafts(counts: AcceptanceCounts) -> dict[str, int | float | list[int]]:
+    """
+    What became of the drafts of an answer: the fields of vLLM's per-request metrics, and the counts as `generate`
+    returns them.
+
+    Args:
+        counts ([`AcceptanceCounts`]): Of the answer.
+    """
+    reached = [counts.num_drafts, *counts.num_accepted_tokens_per_pos, 0]  # drafts of which so many tokens held
+    return {
+        "mean_acceptance_length": counts.mean_acceptance_length,
+        "draft_acceptance_rate": counts.acceptance_rate,
+        "acceptance_histogram": [longer - shorter for longer, shorter in pairwise(reached)],
+        "num_spec_steps": counts.num_drafts,
+        "num_accepted_draft_tokens": counts.num_accepted_tokens,
+        "num_spec_tokens": len(counts.num_accepted_tokens_per_pos),
+        **asdict(counts),
+    }
+
+
+class AnswerFormat:
+    """
+    What the two endpoints' answers have in common.
+
+    Args:
+        model (`str`): Name of the model.
+        tokenizer ([`PreTrainedTokenizerBase`]): Its tokenizer.
+        include_usage (`bool`): Whether a stream ends with a chunk that tells usage.
+        include_drafts (`bool`): Whether a single choice tells what became of its drafts.
+    """
+
+    prefix: str
+    whole_class: type[ChatCompletion] | type[Completion]
+    chunk_class: type[ChatCompletionChunk] | type[CompletionChunk]
+    whole_object: str
+    chunk_object: str
+
+    def __init__(self, model: str, tokenizer: PreTrainedTokenizerBase, include_usage: bool, include_drafts: bool):
+        self.model, self.tokenizer = model, tokenizer
+        self.include_usage, self.include_drafts = include_usage, include_drafts
+        self.id, self.created = f"{self.prefix}-{uuid.uuid4().hex}", int(time.time())
+
+    def complete(self, answers: Sequence[Answer], usage: CompletionUsage) -> BaseModel:
+        """All answers at once."""
+        choices = [self.choice(answer) for answer in answers]
+        frame = {**self._frame(), **self._metrics(answers)}
+        return self.whole_class(**frame, object=self.whole_object, choices=choices, usage=usage)
+
+    def usage_chunk(self, answers: Sequence[Answer], usage: CompletionUsage) -> BaseModel:
+        """The last chunk, where usage is wanted."""
+        frame = {**self._frame(), **self._metrics(answers)}
+        return self.chunk_class(**frame, object=self.chunk_object, choices=[], usage=usage)
+
+    def _metrics(self, answers: Sequence[Answer]) -> dict[str, Any]:
+        if not self.include_drafts or len(answers) > 1:
+            return {}
+        return {"metrics": {"speculative_decoding": summarize_drafts(answers[0].counts)}}
+
+    def _frame(self) -> dict[str, str | int]:
+        return {"id": self.id, "created": self.created, "model": self.model}
+
+    def _chunk(self, choice: BaseModel) -> BaseModel:
+        # Where usage is told at the end, the other chunks hold a null.
+        usage = {"usage": None} if self.include_usage else {}
+        return self.chunk_class(**self._frame(), object=self.chunk_object, choices=[choice], **usage)
+
+    def _token(self, token_id: int) -> str:
+        return self.tokenizer.decode([token_id])
+
+
+class ChatFormat(AnswerFormat):
+    """Answers of `/v1/chat/completions`."""
+
+    prefix = "chatcmpl"
+    whole_class, whole_object = ChatCompletion, "chat.completion"
+    chunk_class, chunk_object = ChatCompletionChunk, "chat.completion.chunk"
+
+    def choice(self, answer: Answer) -> Choice:
+        """A whole choice."""
+        entries = self._logprobs(answer, 0)
+        return Choice(
+            index=answer.index,
+            message=ChatCompletionMessage(role="assistant", content=answer.text, refusal=None),
+            logprobs=None if entries is None else ChoiceLogprobs(content=entries, refusal=None),
+            finish_reason=answer.finish_reason,
+        )
+
+    def first_chunk(self, answer: Answer) -> ChatCompletionChunk | None:
+        """The chunk that tells the role."""
+        return self._delta(answer, ChoiceDelta(role="assistant", content=""))
+
+    def text_chunk(self, answer: Answer, text: str, first_token: int) -> ChatCompletionChunk:
+        """A chunk with text, and the log-probabilities from `first_token` on."""
+        entries = self._logprobs(answer, first_token)
+        logprobs = None if entries is None else ChunkLogprobs(content=entries, refusal=None)
+        return self._delta(answer, ChoiceDelta(content=text), logprobs)
+
+    def final_chunk(self, answer: Answer) -> ChatCompletionChunk:
+        """The chunk that tells why the answer ended."""
+        return self._delta(answer, ChoiceDelta(), reason=answer.finish_reason)
+
+    def _delta(
+        self, answer: Answer, delta: ChoiceDelta, logprobs: ChunkLogprobs | None = None, reason: str | None = None
+    ) -> ChatCompletionChunk:
+        return self._chunk(ChunkChoice(index=answer.index, delta=delta, logprobs=logprobs, finish_reason=reason))
+
+    def _logprobs(self, answer: Answer, first_token: int) -> list[ChatCompletionTokenLogprob] | None:
+        if not answer.logprobs:
+            return None
+        return [
+            ChatCompletionTokenLogprob(
+                **self._entry(token_id, entry.logprob),
+                top_logprobs=[TopLogprob(**self._entry(other, logprob)) for other, logprob in entry.alternatives],
+            )
+            for token_id, entry in zip(answer.token_ids[first_token:], answer.logprobs[first_token:], strict=True)
+        ]
+
+    def _entry(self, token_id: int, logprob: float) -> dict[str, str | float | list[int]]:
+        entry = {"token": self._token(token_id), "logprob": logprob}
+        return entry | {"bytes": list(token_bytes(self.tokenizer, token_id))}
+
+
+class CompletionFormat(AnswerFormat):
+    """Answers of `/v1/completions`."""
+
+    prefix = "cmpl"
+    whole_class, whole_object = Completion, "text_completion"
+    chunk_class, chunk_object = CompletionChunk, "text_completion"
+
+    def choice(self, answer: Answer) -> CompletionChoice:
+        """A whole choice."""
+        return CompletionChoice(
+            index=answer.index,
+            text=answer.text,
+            logprobs=self._logprobs(answer, 0),
+            finish_reason=answer.finish_reason,
+        )
+
+    def first_chunk(self, answer: Answer) -> CompletionChunk | None:
+        """Text completions have no role to tell."""
+        return None
+
+    def text_chunk(self, answer: Answer, text: str, first_token: int) -> CompletionChunk:
+        """A chunk with text, and the log-probabilities from `first_token` on."""
+        return self._text(answer, text, self._logprobs(answer, first_token))
+
+    def final_chunk(self, answer: Answer) -> CompletionChunk:
+        """The chunk that tells why the answer ended."""
+        return self._text(answer, "", reason=answer.finish_reason)
+
+    def _text(
+        self, answer: Answer, text: str, logprobs: Logprobs | None = None, reason: str | None = None
+    ) -> CompletionChunk:
+        choice = CompletionChunkChoice(index=answer.index, text=text, logprobs=logprobs, finish_reason=reason)
+        return self._chunk(choice)
+
+    def _logprobs(self, answer: Answer, first_token: int) -> Logprobs | None:
+        if not answer.logprobs or first_token == len(answer.token_ids):
+            return None
+        tokens = [self._token(token_id) for token_id in answer.token_ids[first_token:]]
+        entries = answer.logprobs[first_token:]
+        return Logprobs(
+            tokens=tokens,
+            token_logprobs=[entry.logprob for entry in entries],
+            top_logprobs=[{self._token(other): logprob for other, logprob in entry.alternatives} for entry in entries],
+            text_offset=answer.take_offsets(tokens),
+        )

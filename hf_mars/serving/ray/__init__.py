@@ -1,0 +1,6 @@
+"""Replicas with Ray Serve."""
+
+from .config import RayServingConfig
+
+
+__all__ = ["RayServingConfig"]

@@ -1,0 +1,111 @@
+import pytest
+from trl import TrlParser
+
+from hf_mars.cli import main
+from hf_mars.serving import ServerConfig, ServingConfig
+
+
+def parse(*arguments):
+    (config,) = TrlParser(ServerConfig).parse_args_and_config(["--checkpoint", "x", *map(str, arguments)])
+    return config
+
+
+class TestParsing:
+    def test_both_spellings(self):
+        config = parse("--max-rows", 3, "--max_n", 2, "--threshold-min", 0.25, "--verify", "--policy", "fixed")
+        assert (config.max_rows, config.max_n, config.threshold_min) == (3, 2, 0.25)
+        assert config.verify and config.policy == "fixed"
+
+    def test_the_command_line_wins_over_the_file(self, tmp_path):
+        path = tmp_path / "server.yaml"
+        path.write_text("max_rows: 3\nkv_memory: 2\npolicy: adaptive\n")
+        config = parse("--config", path, "--max-rows", 5)
+        assert (config.max_rows, config.kv_memory, config.policy) == (5, 2, "adaptive")
+
+    def test_the_token_comes_from_the_environment_and_is_not_shown(self, monkeypatch):
+        monkeypatch.setenv("MARS_ADMIN_TOKEN", "secret")
+        assert parse().admin_token == "secret"
+        assert parse("--admin-token", "other").admin_token == "other"
+        assert "secret" not in repr(parse())
+
+    def test_every_option_has_a_help(self, capsys):
+        with pytest.raises(SystemExit) as done:
+            main(["serve", "--help"])
+        assert done.value.code == 0
+        text = capsys.readouterr().out
+        assert all(f"--{name}" in text for name in vars(parse()))
+        assert "[CHECKPOINT]" in text and "--config" in text
+        assert all(field.metadata["help"] for field in ServerConfig.__dataclass_fields__.values())
+
+
+@pytest.mark.parametrize(
+    "options, name",
+    [
+        ({"dtype": "int8"}, "dtype"),
+        ({"policy": "bold"}, "policy"),
+        ({"threshold_min": 0.99}, "threshold_min"),
+        ({"policy": "adaptive", "verify": True}, "verify"),
+        ({"max_rows": 0}, "max_rows"),
+        ({"prefill_chunk": -1}, "prefill_chunk"),
+        ({"kv_memory": float("nan")}, "kv_memory"),
+        ({"max_prompt_tokens": 0}, "max_prompt_tokens"),
+        ({"max_output_tokens": 0}, "max_output_tokens"),
+        ({"max_n": 0}, "max_n"),
+        ({"max_body_bytes": 0}, "max_body_bytes"),
+        ({"drain_timeout": float("inf")}, "drain_timeout"),
+        ({"max_queue": 0}, "max_queue"),
+        ({"port": 0}, "port"),
+    ],
+)
+def test_wrong_options_are_named(options, name):
+    with pytest.raises(ValueError, match=f"`{name}`"):
+        ServerConfig(checkpoint="x", **options)
+
+
+def test_the_policy_is_that_of_the_options():
+    config = ServingConfig("x", policy="adaptive", threshold_min=0.25, threshold_max=0.75)
+    policy = config.make_policy()
+    assert (policy.kind, policy.threshold_min, policy.threshold_max, policy.verify) == ("adaptive", 0.25, 0.75, False)
+
+
+def test_the_name_is_the_checkpoint_unless_another_is_given():
+    assert ServingConfig("x").served_model_name == "x"
+    assert ServingConfig("x", model_name="y").served_model_name == "y"
+
+
+def test_the_scheduler_is_that_of_the_options(text_model):
+    scheduler = ServingConfig("x", max_rows=3, prefill_chunk=64, kv_memory=0.01).make_scheduler(text_model[0], 5)
+    try:
+        assert (scheduler.max_rows, scheduler.max_queue, scheduler.prefill_chunk) == (3, 5, 64)
+        assert scheduler.budget.num_slots * scheduler.budget.bytes_per_slot <= 1e7
+        assert scheduler.policy.kind == "lossless"
+    finally:
+        scheduler.close()
+
+
+@pytest.mark.parametrize(
+    "arguments, words",
+    [
+        (["x", "--max-rwos", "3"], "max-rwos"),
+        (["x", "--config", "nowhere/there.yaml"], "nowhere"),
+        (["--threshold-min", "2", "x"], "threshold_min"),
+    ],
+)
+def test_errors_are_one_line(arguments, words):
+    with pytest.raises(SystemExit, match=f"hf-mars serve: error: .*{words}"):
+        main(["serve", *arguments])
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["there", "--max-rows", "3"], ["--max-rows", "3", "there"], ["--checkpoint", "there"], ["--config", "FILE"]],
+)
+def test_the_checkpoint_comes_by_place_by_option_or_from_a_file(arguments, tmp_path, monkeypatch):
+    def load(checkpoint, dtype, device):
+        raise ValueError(f"load {checkpoint}")
+
+    path = tmp_path / "server.yaml"
+    path.write_text("checkpoint: there\n")
+    monkeypatch.setattr("hf_mars.cli.serve.load_checkpoint", load)
+    with pytest.raises(SystemExit, match="load there"):
+        main(["serve", *[str(path) if argument == "FILE" else argument for argument in arguments]])
