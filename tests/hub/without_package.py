@@ -37,7 +37,7 @@ print(json.dumps([output.sequences.tolist(), output.acceptance_lengths, position
 
 
 def generate_without_package(source, prompts, arguments, cwd, environment=None):
-    """Sequences and run lengths of `generate`, and the sequences again with positional inputs."""
+    """Sequences and acceptance lengths of `generate`, and the sequences again with positional inputs."""
     inputs = json.dumps({name: value.tolist() for name, value in prompts.items()})
     result = subprocess.run(
         [sys.executable, "-c", SCRIPT, str(source), inputs, json.dumps(arguments)],
