@@ -15,7 +15,7 @@ from trl.trainer.utils import create_model_from_path, get_config_model_id
 from ..decoding.masks import check_attention_backend
 from ..hub import CheckpointCard, CheckpointFacts, CheckpointFrame, PushResult, complete_checkpoint, push_folder
 from ..modeling import add_mask_token, check_architecture, enable_mars, get_base_model
-from .adapters import check_mask_row_is_trained, complete_output_embeddings, with_mask_row
+from .adapters import check_adapter, complete_output_embeddings, with_mask_row
 from .backbone import forward_streams
 from .expected_speed import ExpectedSpeedCallback
 from .mars_config import MARSConfig
@@ -91,11 +91,11 @@ class MARSTrainer(SFTTrainer):
         mask_token_id = add_mask_token(base_model, tokenizer, args.mask_token)
         if arguments.get("peft_config") is not None:
             arguments["peft_config"] = with_mask_row(arguments["peft_config"], base_model, mask_token_id)
-        elif base_model is not model:
-            check_mask_row_is_trained(model, base_model, mask_token_id)
         super().__init__(**arguments)
         args.model_init_kwargs = model_init_kwargs
         check_prepared(self)
+        if isinstance(self.model, PeftModel):
+            check_adapter(self.model, mask_token_id)
         complete_output_embeddings(self.model)
         enable_mars(self.model, mask_token_id=mask_token_id, block_size=args.block_size)
         self._expected_speed = ExpectedSpeedCallback(self)

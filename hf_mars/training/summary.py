@@ -42,7 +42,9 @@ def summarize_training(trainer: SFTTrainer) -> dict[str, dict[str, Any]]:
     parameters["precision"] = "bf16" if args.bf16 else "fp16" if args.fp16 else str(trainer.model.dtype).split(".")[-1]
     peft_config = getattr(trainer.model, "active_peft_config", None)
     if peft_config is not None:
-        parameters["peft"] = f"{peft_config.peft_type.value}, r {peft_config.r}, alpha {peft_config.lora_alpha}"
+        sizes = {"r": getattr(peft_config, "r", None), "alpha": getattr(peft_config, "lora_alpha", None)}
+        parts = [peft_config.peft_type.value, *(f"{name} {size}" for name, size in sizes.items() if size is not None)]
+        parameters["peft"] = ", ".join(parts)
 
     metrics = {}
     for entry in trainer.state.log_history:
