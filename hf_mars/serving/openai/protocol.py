@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, ValidationInfo, model_validator
 
 from ...checking_text import check_text
+from ..generation_config import NO_OTHER_CUTS
 from .harmless_fields import HarmlessChatFields, HarmlessFields
 from .strict_model import StrictModel
 
@@ -115,7 +116,7 @@ class RequestBase(StrictModel):
             return {"do_sample": False}
         temperature = 1.0 if self.temperature is None else self.temperature
         top_p = 1.0 if self.top_p is None else self.top_p
-        return {"do_sample": True, "temperature": temperature, "top_p": top_p, "top_k": 0}
+        return {"do_sample": True, "temperature": temperature, "top_p": top_p, **NO_OTHER_CUTS}
 
 
 class ChatCompletionRequest(HarmlessChatFields, RequestBase):
