@@ -45,9 +45,13 @@ class TextStream:
         """The rest of the text, once no token follows: a character that stays incomplete."""
         return self._new_text()
 
+    @property
+    def context(self) -> list[int]:
+        """The tokens that were shown last: a decoder may drop the space before the first token that it gets."""
+        return self.token_ids[self._window : self._num_shown]
+
     def _new_text(self) -> str:
-        # A decoder may drop the space before the first token, so that the window begins with tokens that were shown.
-        shown = self._decode(self.token_ids[self._window : self._num_shown])
+        shown = self._decode(self.context)
         return self._decode(self.token_ids[self._window :])[len(shown) :]
 
     def _decode(self, token_ids: list[int]) -> str:

@@ -14,24 +14,11 @@ from .policy import ThresholdPolicy
 from .request import Failure, GenerationRequest, RequestOutput
 
 
-__all__ = ["Job", "Sink", "count_slots", "get_max_length", "take_over"]
+__all__ = ["Job", "Sink", "count_slots", "get_max_length", "try_to_start"]
 
 logger = logging.getLogger(__name__)
 
 Sink = Callable[[RequestOutput | Failure], None]
-
-# Arguments of `generate` that a row of a shared batch cannot have, and their values here.
-BATCH_ONLY = {
-    "use_cache": True,
-    "cache_implementation": None,
-    "prefill_chunk_size": None,
-    "max_time": None,
-    "stop_strings": None,
-    "num_return_sequences": 1,
-    "return_dict_in_generate": False,
-    "output_scores": False,
-    "output_logits": False,
-}
 
 
 class Job:
@@ -170,11 +157,14 @@ def count_slots(request: GenerationRequest, max_length: int, block_size: int) ->
     return length + 2 * request.mars_arguments.get("mars_block_size", block_size)
 
 
-def take_over(model: PreTrainedModel) -> None:
-    """Take out of the model's generation configuration what only a batch of its own can have, and say so."""
-    config = model.generation_config
-    for name, value in BATCH_ONLY.items():
-        given = getattr(config, name, value)
-        if given not in (None, value):
-            logger.warning("%s=%r of the generation configuration is not available in a server.", name, given)
-        setattr(config, name, value)
+def try_to_start(model: PreTrainedModel, policy: ThresholdPolicy) -> None:
+    """
+    Start a request that sets nothing itself, so that no client is told of the server's mistake as its own.
+
+    Raises:
+        `ValueError`: If the model's generation configuration spoils every such request.
+    """
+    try:
+        Job(GenerationRequest([0], max_new_tokens=1), lambda event: None, num_slots=0).start(model, policy)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"No request can be served with this generation configuration: {error}") from error

@@ -12,7 +12,8 @@ from transformers import PreTrainedModel
 
 from ..decoding import MARSDecoder, StepOutput
 from .counts import Counts
-from .job import Job, Sink, count_slots, get_max_length, take_over
+from .generation_config import follow_generation_config
+from .job import Job, Sink, count_slots, get_max_length, try_to_start
 from .logprobs import read_logprobs
 from .memory import KVBudget
 from .policy import Load, ThresholdPolicy
@@ -48,7 +49,7 @@ class Scheduler:
         prefill_chunk (`int`, *optional*, defaults to 256): Tokens of prompts to read between two steps.
 
     Raises:
-        `ValueError`: If a number is not positive.
+        `ValueError`: If a number is not positive, or the checkpoint's generation configuration spoils every request.
     """
 
     def __init__(
@@ -63,12 +64,12 @@ class Scheduler:
         for name, value in (("max_rows", max_rows), ("max_queue", max_queue), ("prefill_chunk", prefill_chunk)):
             if value < 1:
                 raise ValueError(f"`{name}` must be at least 1, got {value}.")
-        self.model, self.policy = model, policy or ThresholdPolicy()
+        self.model, self.policy = follow_generation_config(model), policy or ThresholdPolicy()
         self.budget = budget or KVBudget(model)
         self.max_rows, self.max_queue, self.prefill_chunk = max_rows, max_queue, prefill_chunk
         self.max_length = get_max_length(model)
         self.counts = Counts()
-        take_over(model)
+        try_to_start(self.model, self.policy)
         self._condition = threading.Condition()
         self._waiting: deque[Job] = deque()
         self._joining: list[Job] = []

@@ -1,6 +1,5 @@
 """Continuous batching: whatever joins, leaves and fails around it, a request gets what it would get alone."""
 
-import copy
 import threading
 import time
 
@@ -292,28 +291,6 @@ class TestFaults:
         assert failed.failure.status == 500
         monkeypatch.setattr(ThresholdPolicy, "update", update)
         assert run(scheduler, [request(1)])[0].token_ids
-
-    @pytest.mark.parametrize(
-        "values",
-        [
-            {"use_cache": False},
-            {"cache_implementation": "static"},
-            {"max_time": 100.0},
-            {"return_dict_in_generate": True, "output_scores": True, "output_logits": True},
-            {"num_return_sequences": 2, "do_sample": True},
-        ],
-    )
-    def test_a_generation_configuration_for_batches_of_their_own_is_no_obstacle(self, make, model, values):
-        config = copy.deepcopy(model.generation_config)
-        try:
-            model.generation_config.update(**values)
-            requests = [request(number, sampling={"do_sample": False}) for number in range(4)]
-            together = run(make(), requests)
-            assert all(one.failure is None for one in together)
-            model.generation_config = copy.deepcopy(config)
-            assert [one.token_ids for one in together] == [one.token_ids for one in alone(make(), requests)]
-        finally:
-            model.generation_config = config
 
     def test_a_deadline_ends_what_is_not_done(self, make):
         scheduler = make(max_rows=1)

@@ -1,12 +1,11 @@
 """One choice of an answer as it grows."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate
 
 from ...decoding import AcceptanceCounts
-from ..request import RequestOutput, TokenLogprob
+from ..request import RequestOutput
 from .stop_strings import StoppingTextStream
+from .told_tokens import TokenTeller, ToldToken
 
 
 __all__ = ["Answer"]
@@ -29,9 +28,9 @@ class Answer:
     finish_reason: str | None = None
     thresholds: list[float] = field(default_factory=list)
     token_ids: list[int] = field(default_factory=list)
-    logprobs: list[TokenLogprob] = field(default_factory=list)
+    teller: TokenTeller | None = None  # where log-probabilities are wanted
+    tokens: list[ToldToken] = field(default_factory=list)
     counts: AcceptanceCounts = field(default_factory=AcceptanceCounts)
-    text_offset: int = 0  # of the next token whose log-probability is told
 
     def add(self, output: RequestOutput) -> str:
         """Take in what a forward added, and return the text that can be shown now."""
@@ -49,16 +48,24 @@ class Answer:
                 self.finish_reason = "stop"
         num_tokens = self.text_stream.num_tokens - before
         self.token_ids += output.token_ids[:num_tokens]
-        self.logprobs += (output.logprobs or [])[:num_tokens]
+        self._name_tokens(output, num_tokens)
         self.text += shown
         return shown
 
-    def take_offsets(self, tokens: Sequence[str]) -> list[int]:
-        """
-        Where tokens begin in the text.
+    @property
+    def told(self) -> list[ToldToken] | None:
+        """The tokens to tell log-probabilities of: those of the text so far, and at the end also what is no text."""
+        if self.teller is None:
+            return None
+        is_whole = self.finish_reason is not None and not self.text_stream.is_stopped
+        return [token for token in self.tokens if is_whole or token.offset < len(self.text)]
 
-        Args:
-            tokens (`Sequence[str]`): The texts of those that follow the ones of the call before.
-        """
-        *offsets, self.text_offset = accumulate(map(len, tokens), initial=self.text_offset)
-        return offsets
+    def _name_tokens(self, output: RequestOutput, num_tokens: int) -> None:
+        if output.logprobs is None:
+            return
+        if self.teller is None:
+            self.teller = TokenTeller(self.text_stream.tokenizer)
+        for token_id, logprob in zip(output.token_ids[:num_tokens], output.logprobs, strict=False):
+            self.tokens += self.teller.push(token_id, logprob)
+        if self.finish_reason is not None:
+            self.tokens += self.teller.finish()

@@ -121,9 +121,10 @@ class Completing:
                 if chunk is not None:
                     yield to_event(chunk)
             async for answer, text in chain(first, merged):
-                if text or (answer.finish_reason and len(answer.logprobs) > sent[answer.index]):
+                num_told = len(answer.told or ())
+                if text or num_told > sent[answer.index]:
                     yield to_event(self.format.text_chunk(answer, text, sent[answer.index]))
-                    sent[answer.index] = len(answer.token_ids)
+                    sent[answer.index] = num_told
                 if answer.finish_reason is not None:
                     yield to_event(self.format.final_chunk(answer))
             self.is_complete = True

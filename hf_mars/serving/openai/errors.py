@@ -53,11 +53,18 @@ async def postpone(request: Request, error: QueueFull) -> JSONResponse:
 async def explain(request: Request, error: RequestValidationError) -> JSONResponse:
     """Where a body is not valid."""
     first = error.errors()[0]
-    param, message = find_field(first, error.body), first["msg"].removeprefix("Value error, ")
-    if param is None:
-        return JSONResponse(error_body(f"The body is not valid: {message}.", 400), 400)
-    stated = message if f"`{param}`" in message else f"`{param}`: {message}"
-    return JSONResponse(error_body(f"{stated}.", 400, param), 400)
+    if first["type"] == "json_invalid":
+        return JSONResponse(error_body(f"The body must be valid JSON: {first['ctx']['error']}.", 400), 400)
+    if first["type"] == "missing":  # what is missing inside has words of its own
+        return JSONResponse(error_body("The body is missing: it must be a JSON object.", 400), 400)
+    path = [str(part) for part in first["loc"][1:]]
+    text = first["msg"].removeprefix("Value error, ").removesuffix(".")
+    if path:
+        text = text.removeprefix(f"`{path[-1]}` ")  # which names it without where it stands
+        return JSONResponse(error_body(f"`{'.'.join(path)}` {text}.", 400, ".".join(path)), 400)
+    # A check of several fields together names them; else it is about the body itself.
+    param = find_name(text) if text.startswith("`") else None
+    return JSONResponse(error_body(f"{text}." if param else f"The body {text}.", 400, param), 400)
 
 
 async def report(request: Request, error: HTTPException) -> JSONResponse:
@@ -77,20 +84,6 @@ ERROR_HANDLERS = {
     HTTPException: report,
     Exception: apologize,
 }
-
-
-def find_field(error: dict[str, Any], body: Any) -> str | None:
-    """The path of the field at fault, as it stands in the body: `messages.0.content`."""
-    path = []
-    for part in error["loc"][1:]:
-        is_there = part in body if isinstance(body, dict) else isinstance(body, list) and isinstance(part, int)
-        if not is_there and error["type"] != "missing":
-            break  # what follows is the name of a type, not of a field
-        path.append(str(part))
-        body = body[part] if is_there else None
-    if path:
-        return ".".join(path)
-    return find_name(error["msg"])  # a check of several fields together
 
 
 def find_name(message: str) -> str | None:

@@ -2,7 +2,12 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, Field, ValidationInfo, model_validator
+
+from ...checking_text import check_text
+from ..generation_config import NO_OTHER_CUTS
+from .harmless_fields import HarmlessChatFields, HarmlessFields
+from .strict_model import StrictModel
 
 
 __all__ = ["ChatCompletionRequest", "CompletionRequest", "ThresholdRequest"]
@@ -10,47 +15,41 @@ __all__ = ["ChatCompletionRequest", "CompletionRequest", "ThresholdRequest"]
 MAX_BLOCK_SIZE = 32
 MAX_STOP_STRINGS = 16
 LOWEST_TEMPERATURE = 1e-3  # below it scores over the temperature overflow, and the answer is the greedy one anyway
+TEXT_PART = '{"type": "text", "text": "..."}'
 
 
-def check_text(text: str) -> str:
-    """A string that has an encoding."""
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise ValueError("it holds half of a surrogate pair, which is no character") from error
-    return text
+def check_field(text: str, info: ValidationInfo) -> str:
+    return check_text(text, info.field_name)
 
 
-Text = Annotated[str, AfterValidator(check_text)]
-
-
-class StrictModel(BaseModel):
-    """Refuses what it does not know, unless it is null: clients send fields that they leave unset as null."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _drop_unset_fields(cls, values: Any) -> Any:
-        if not isinstance(values, dict):
-            return values
-        return {name: value for name, value in values.items() if value is not None or name in cls.model_fields}
+Text = Annotated[str, AfterValidator(check_field)]
+Tokens = Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)]
 
 
 class StreamOptions(StrictModel):
-    include_usage: bool = False
+    include_usage: bool = Field(False, description="true or false")
+    include_obfuscation: Literal[False] | None = Field(None, description="false: nothing is obfuscated here")
 
 
 class TextPart(StrictModel):
-    type: Literal["text"]
-    text: Text
+    type: Literal["text"] = Field(description="'text': only text parts are read here")
+    text: Text = Field(description="a text")
 
 
 class Message(StrictModel):
-    role: Literal["system", "developer", "user", "assistant"]
-    content: Text | list[TextPart]
-    name: str | None = None
-    annotations: Annotated[list, Field(max_length=0)] | None = None  # of an answer that is sent back
+    role: Literal["system", "developer", "user", "assistant"] = Field(
+        description="'system', 'developer', 'user' or 'assistant'"
+    )
+    content: Text | list[TextPart] = Field(
+        description=f"a text, or a list of parts like {TEXT_PART}: only text parts are read here"
+    )
+    name: str | None = Field(None, description="a text")
+
+    # Of an answer that is sent back.
+    annotations: Annotated[list, Field(max_length=0)] | None = Field(None, description="an empty list")
+    tool_calls: Annotated[list, Field(max_length=0)] | None = Field(
+        None, description="an empty list: there are no tools here"
+    )
 
     def to_chat(self) -> dict[str, str]:
         """As a chat template takes it."""
@@ -59,41 +58,29 @@ class Message(StrictModel):
 
 
 class TextFormat(StrictModel):
-    type: Literal["text"]
+    type: Literal["text"] = Field(description="'text': answers have no other format here")
 
 
 class RequestBase(StrictModel):
-    """Fields that both endpoints have."""
+    """Fields that both endpoints have, and that count."""
 
-    model: str
-    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
-    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
-    seed: Annotated[int, Field(ge=-(2**63), lt=2**63)] | None = None
-    n: Annotated[int, Field(ge=1)] | None = 1
-    stop: Text | list[Text] | None = None
-    stream: bool | None = False
-    stream_options: StreamOptions | None = None
-    user: str | None = None
+    model: str = Field(description="the name of the model, a text")
+    temperature: float | None = Field(None, ge=0, le=2, description="a number from 0 to 2")
+    top_p: float | None = Field(None, gt=0, le=1, description="a number above 0, and at most 1")
+    seed: int | None = Field(None, ge=-(2**63), lt=2**63, description="a whole number of 64 bits")
+    n: int | None = Field(1, ge=1, description="a whole number of at least 1")
+    stop: Text | list[Text] | None = Field(None, description="a text, or a list of texts")
+    stream: bool | None = Field(False, description="true or false")
+    stream_options: StreamOptions | None = Field(None, description="an object with `include_usage`")
 
-    mars_threshold: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
-    mars_verify: bool | None = None
-    mars_metric: Literal["probability", "entropy", "margin"] | None = None
-    mars_block_size: Annotated[int, Field(ge=1, le=MAX_BLOCK_SIZE)] | None = None
-
-    # Clients send these with values that change nothing; others are refused.
-    frequency_penalty: Literal[0] | None = None
-    presence_penalty: Literal[0] | None = None
-    logit_bias: Annotated[dict, Field(max_length=0)] | None = None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _accept_whole_floats(cls, values: Any) -> Any:
-        # JSON has one kind of number: a penalty of 0.0 is one of 0.
-        if isinstance(values, dict):
-            penalties = ("frequency_penalty", "presence_penalty")
-            zero = {name: 0 for name in penalties if type(values.get(name)) is float and values[name] == 0}
-            return {**values, **zero}
-        return values
+    mars_threshold: float | None = Field(None, ge=0, allow_inf_nan=False, description="a number of at least 0")
+    mars_verify: bool | None = Field(None, description="true or false")
+    mars_metric: Literal["probability", "entropy", "margin"] | None = Field(
+        None, description="'probability', 'entropy' or 'margin'"
+    )
+    mars_block_size: int | None = Field(
+        None, ge=1, le=MAX_BLOCK_SIZE, description=f"a whole number from 1 to {MAX_BLOCK_SIZE}"
+    )
 
     @model_validator(mode="after")
     def _check_fields(self) -> "RequestBase":
@@ -129,18 +116,18 @@ class RequestBase(StrictModel):
             return {"do_sample": False}
         temperature = 1.0 if self.temperature is None else self.temperature
         top_p = 1.0 if self.top_p is None else self.top_p
-        return {"do_sample": True, "temperature": temperature, "top_p": top_p, "top_k": 0}
+        return {"do_sample": True, "temperature": temperature, "top_p": top_p, **NO_OTHER_CUTS}
 
 
-class ChatCompletionRequest(RequestBase):
+class ChatCompletionRequest(HarmlessChatFields, RequestBase):
     """Body of `/v1/chat/completions`."""
 
-    messages: Annotated[list[Message], Field(min_length=1)]
-    max_tokens: Annotated[int, Field(ge=1)] | None = None
-    max_completion_tokens: Annotated[int, Field(ge=1)] | None = None
-    logprobs: bool | None = False
-    top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
-    response_format: TextFormat | None = None
+    messages: list[Message] = Field(min_length=1, description="a list of at least one message")
+    max_tokens: int | None = Field(None, ge=1, description="a whole number of at least 1")
+    max_completion_tokens: int | None = Field(None, ge=1, description="a whole number of at least 1")
+    logprobs: bool | None = Field(False, description="true or false")
+    top_logprobs: int | None = Field(None, ge=0, le=20, description="a whole number from 0 to 20")
+    response_format: TextFormat | None = Field(None, description='{"type": "text"}')
 
     @model_validator(mode="after")
     def _check_chat_fields(self) -> "ChatCompletionRequest":
@@ -162,19 +149,24 @@ class ChatCompletionRequest(RequestBase):
         return (self.top_logprobs or 0) if self.logprobs else None
 
 
-class CompletionRequest(RequestBase):
+class CompletionRequest(HarmlessFields, RequestBase):
     """Body of `/v1/completions`."""
 
-    prompt: (
-        Text
-        | Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)]
-        | Annotated[list[Text], Field(min_length=1)]
+    prompt: Text | Tokens | Annotated[list[Text] | list[Tokens], Field(min_length=1)] = Field(
+        description="a text, a list of tokens (whole numbers of at least 0), or a list of texts or of lists of "
+        "tokens, none of them empty"
     )
-    max_tokens: Annotated[int, Field(ge=1)] | None = 16
-    logprobs: Annotated[int, Field(ge=0, le=5)] | None = None
-    echo: Literal[False] | None = None
-    best_of: Literal[1] | None = None
-    suffix: None = None
+    max_tokens: int | None = Field(16, ge=1, description="a whole number of at least 1")
+    logprobs: int | None = Field(None, ge=0, le=5, description="a whole number from 0 to 5")
+    echo: Literal[False] | None = Field(None, description="false: prompts are not sent back here")
+    best_of: Literal[1] | None = Field(None, description="1: use `n` for several answers")
+    suffix: Literal[""] | None = Field(None, description="an empty text: nothing is inserted here")
+
+    @property
+    def prompts(self) -> list[str] | list[list[int]]:
+        """`prompt` as a list, of texts or of lists of tokens."""
+        is_one = isinstance(self.prompt, str) or isinstance(self.prompt[0], int)
+        return [self.prompt] if is_one else self.prompt
 
     @property
     def limit(self) -> int | None:
@@ -190,4 +182,4 @@ class CompletionRequest(RequestBase):
 class ThresholdRequest(StrictModel):
     """Body of `/admin/threshold`: a number pins the threshold, `null` lets the load turn it again."""
 
-    threshold: Annotated[float, Field(ge=0, le=1)] | None
+    threshold: float | None = Field(ge=0, le=1, description="a number from 0 to 1, or null")

@@ -16,11 +16,10 @@ from openai.types.chat.chat_completion_chunk import ChoiceDelta
 from openai.types.chat.chat_completion_chunk import ChoiceLogprobs as ChunkLogprobs
 from openai.types.chat.chat_completion_token_logprob import TopLogprob
 from openai.types.completion_choice import Logprobs
-from transformers import PreTrainedTokenizerBase
 
 from ...decoding import AcceptanceCounts
 from .answer import Answer
-from .token_bytes import token_bytes
+from .told_tokens import NamedToken
 
 
 __all__ = ["AnswerFormat", "ChatFormat", "CompletionFormat", "count_usage", "summarize_drafts"]
@@ -83,7 +82,6 @@ class AnswerFormat:
 
     Args:
         model (`str`): Name of the model.
-        tokenizer ([`PreTrainedTokenizerBase`]): Its tokenizer.
         include_usage (`bool`): Whether a stream ends with a chunk that tells usage.
         include_drafts (`bool`): Whether a single choice tells what became of its drafts.
     """
@@ -94,9 +92,8 @@ class AnswerFormat:
     whole_object: str
     chunk_object: str
 
-    def __init__(self, model: str, tokenizer: PreTrainedTokenizerBase, include_usage: bool, include_drafts: bool):
-        self.model, self.tokenizer = model, tokenizer
-        self.include_usage, self.include_drafts = include_usage, include_drafts
+    def __init__(self, model: str, include_usage: bool, include_drafts: bool):
+        self.model, self.include_usage, self.include_drafts = model, include_usage, include_drafts
         self.id, self.created = f"{self.prefix}-{uuid.uuid4().hex}", int(time.time())
 
     def complete(self, answers: Sequence[Answer], usage: CompletionUsage) -> BaseModel:
@@ -122,9 +119,6 @@ class AnswerFormat:
         # Where usage is told at the end, the other chunks hold a null.
         usage = {"usage": None} if self.include_usage else {}
         return self.chunk_class(**self._frame(), object=self.chunk_object, choices=[choice], **usage)
-
-    def _token(self, token_id: int) -> str:
-        return self.tokenizer.decode([token_id])
 
 
 class ChatFormat(AnswerFormat):
@@ -164,19 +158,19 @@ class ChatFormat(AnswerFormat):
         return self._chunk(ChunkChoice(index=answer.index, delta=delta, logprobs=logprobs, finish_reason=reason))
 
     def _logprobs(self, answer: Answer, first_token: int) -> list[ChatCompletionTokenLogprob] | None:
-        if not answer.logprobs:
+        if answer.told is None:
             return None
         return [
             ChatCompletionTokenLogprob(
-                **self._entry(token_id, entry.logprob),
-                top_logprobs=[TopLogprob(**self._entry(other, logprob)) for other, logprob in entry.alternatives],
+                **to_entry(token.chosen),
+                top_logprobs=[TopLogprob(**to_entry(other)) for other in token.alternatives],
             )
-            for token_id, entry in zip(answer.token_ids[first_token:], answer.logprobs[first_token:], strict=True)
+            for token in answer.told[first_token:]
         ]
 
-    def _entry(self, token_id: int, logprob: float) -> dict[str, str | float | list[int]]:
-        entry = {"token": self._token(token_id), "logprob": logprob}
-        return entry | {"bytes": list(token_bytes(self.tokenizer, token_id))}
+
+def to_entry(token: NamedToken) -> dict[str, str | float | list[int]]:
+    return {"token": token.name, "logprob": token.logprob, "bytes": list(token.data)}
 
 
 class CompletionFormat(AnswerFormat):
@@ -214,13 +208,12 @@ class CompletionFormat(AnswerFormat):
         return self._chunk(choice)
 
     def _logprobs(self, answer: Answer, first_token: int) -> Logprobs | None:
-        if not answer.logprobs or first_token == len(answer.token_ids):
+        if answer.told is None:
             return None
-        tokens = [self._token(token_id) for token_id in answer.token_ids[first_token:]]
-        entries = answer.logprobs[first_token:]
+        tokens = answer.told[first_token:]
         return Logprobs(
-            tokens=tokens,
-            token_logprobs=[entry.logprob for entry in entries],
-            top_logprobs=[{self._token(other): logprob for other, logprob in entry.alternatives} for entry in entries],
-            text_offset=answer.take_offsets(tokens),
+            tokens=[token.chosen.name for token in tokens],
+            token_logprobs=[token.chosen.logprob for token in tokens],
+            top_logprobs=[{other.name: other.logprob for other in token.alternatives} for token in tokens],
+            text_offset=[token.offset for token in tokens],
         )

@@ -81,7 +81,7 @@ async def respond(
     streams = [StoppingTextStream(served.tokenizer, body.stop_strings) for _ in requests]
     include_usage = bool(body.stream_options and body.stream_options.include_usage)
     include_drafts = served.config.per_request_spec_decode_metrics == "summary"
-    answer_format = format_class(served.name, served.tokenizer, include_usage, include_drafts)
+    answer_format = format_class(served.name, include_usage, include_drafts)
     prompt_tokens = sum(map(len, prompts))
     completing = Completing(served.engine, requests, streams, prompt_tokens, answer_format, served.finish)
     try:

@@ -79,13 +79,16 @@ class ServedModel:
         Raises:
             [`APIError`]: If a token is none of the vocabulary.
         """
-        if isinstance(body.prompt, str):
-            return [self.tokenizer(body.prompt)["input_ids"]]
-        if isinstance(body.prompt[0], str):
-            return [self.tokenizer(prompt)["input_ids"] for prompt in body.prompt]
-        if max(body.prompt) >= len(self.tokenizer):
-            raise APIError(f"`prompt` holds a token beyond the vocabulary of {len(self.tokenizer)}.", "prompt")
-        return [body.prompt]
+        return [
+            self.tokenizer(prompt)["input_ids"] if isinstance(prompt, str) else self._check_tokens(prompt)
+            for prompt in body.prompts
+        ]
+
+    def _check_tokens(self, prompt: list[int]) -> list[int]:
+        if max(prompt) >= len(self.tokenizer):
+            message = f"`prompt` holds the token {max(prompt)}: the vocabulary ends at {len(self.tokenizer) - 1}."
+            raise APIError(message, "prompt")
+        return prompt
 
     def to_requests(
         self, body: ChatCompletionRequest | CompletionRequest, prompt: list[int]

@@ -23,7 +23,7 @@ class StoppingTextStream:
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, stop: Sequence[str] = ()):
-        self.stop, self.is_stopped = list(stop), False
+        self.tokenizer, self.stop, self.is_stopped = tokenizer, list(stop), False
         self._stream, self._held = TextStream(tokenizer), ""
 
     @property

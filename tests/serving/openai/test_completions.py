@@ -20,6 +20,16 @@ def test_several_prompts(client):
         assert both.choices[index].index == index
 
 
+def test_several_lists_of_tokens(client):
+    prompts = ["Count from 3.", "Count from 11. 12"]
+    ids = [byte_level_tokenizer()(prompt)["input_ids"] for prompt in prompts]
+    texts, tokens = (
+        client.completions.create(model=MODEL_NAME, prompt=prompt, max_tokens=20, n=2) for prompt in (prompts, ids)
+    )
+    assert [choice.text for choice in tokens.choices] == [choice.text for choice in texts.choices]
+    assert len(tokens.choices) == 4 and tokens.usage == texts.usage
+
+
 def test_streams(client):
     arguments = {"model": MODEL_NAME, "prompt": "Count from 3.", "max_tokens": 30}
     whole = client.completions.create(**arguments)

@@ -30,7 +30,14 @@ class TestBadRequests:
             ("top_logprobs", 3),
             ("frequency_penalty", 0.5),
             ("logit_bias", {"5": 1}),
-            ("tools", []),
+            ("tools", [{"type": "function", "function": {"name": "f"}}]),
+            ("tool_choice", "required"),
+            ("store", True),
+            ("modalities", ["text", "audio"]),
+            ("reasoning_effort", "high"),
+            ("service_tier", "flex"),
+            ("response_format", {"type": "json_object"}),
+            ("top_k", 5),
             ("model", "other"),
             ("model", None),
             ("messages", []),
@@ -79,7 +86,19 @@ class TestBadRequests:
 
     @pytest.mark.parametrize(
         "field, value",
-        [("prompt", ""), ("prompt", []), ("prompt", [5, -1]), ("prompt", [10**6]), ("prompt", ["a"] * 9)],
+        [
+            ("prompt", ""),
+            ("prompt", []),
+            ("prompt", [5, -1]),
+            ("prompt", [10**6]),
+            ("prompt", ["a"] * 9),
+            ("prompt", [[]]),
+            ("prompt", [[5], []]),
+            ("prompt", [[5], [10**6]]),
+            ("prompt", [[5], "a"]),
+            ("prompt", [[5]] * 9),
+            ("prompt", ["a\ud800"]),
+        ],
     )
     def test_bad_prompts(self, server, field, value):
         status, body, _ = server.post("/v1/completions", {"model": MODEL_NAME, field: value})
