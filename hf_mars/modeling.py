@@ -1,5 +1,6 @@
 """Turning a causal language model into a MARS model: the `mars` entry of its configuration, and its mask token."""
 
+import copy
 import functools
 import inspect
 import json
@@ -226,8 +227,8 @@ def add_mask_token(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, m
         `int`: The id of the mask token.
 
     Raises:
-        `ValueError`: If the token is new and no embedding row is spare, if it is a word that text may contain, or if
-            it is not the one that the model was trained with.
+        `ValueError`: If the token is new and no embedding row is spare, if its id would be another token's, if it is a
+            word that text may contain, or if it is not the one that the model was trained with.
     """
     embeddings = model.get_input_embeddings().weight
     name = mask_token or tokenizer.mask_token or DEFAULT_MASK_TOKEN
@@ -253,6 +254,8 @@ def add_mask_token(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, m
             f"The mask token {name!r} is not in the vocabulary, and the model has no spare embedding row for it. Set "
             f"`mask_token` to a special token that the data never uses; this tokenizer has {unused[:8]}."
         )
+    if name not in vocabulary:
+        check_new_token_id(tokenizer, name)
     tokenizer.add_special_tokens({"mask_token": name})
 
     mask_token_id = tokenizer.convert_tokens_to_ids(name)
@@ -264,6 +267,25 @@ def add_mask_token(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, m
         with torch.no_grad():
             embeddings[mask_token_id] = embeddings.mean(0)
     return mask_token_id
+
+
+def check_new_token_id(tokenizer: PreTrainedTokenizerBase, name: str) -> None:
+    """
+    Check that the id which a tokenizer would give a new token is no other token's.
+
+    Raises:
+        `ValueError`: If it is: tokenizers number new tokens by the size of the vocabulary, which may have holes.
+    """
+    trial = copy.deepcopy(tokenizer)
+    trial.add_special_tokens({"mask_token": name})
+    token_id = trial.convert_tokens_to_ids(name)
+    taken = [token for token, index in tokenizer.get_vocab().items() if index == token_id]
+    if taken:
+        raise ValueError(
+            f"The mask token {name!r} would get the id {token_id}, which is that of {taken[0]!r}, as the vocabulary "
+            "has holes. Set `mask_token` to a special token that the data never uses; this tokenizer has "
+            f"{special_tokens(tokenizer)[:8]}."
+        )
 
 
 def special_tokens(tokenizer: PreTrainedTokenizerBase) -> list[str]:

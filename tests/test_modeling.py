@@ -2,11 +2,13 @@ import json
 
 import pytest
 import torch
+from tokenizers import Tokenizer, models
 from transformers import (
     AutoModelForCausalLM,
     AutoTokenizer,
     LlamaConfig,
     MambaConfig,
+    PreTrainedTokenizerFast,
     Qwen2Config,
     Qwen3Config,
     T5Config,
@@ -136,6 +138,18 @@ class TestMaskToken:
             model.get_input_embeddings().weight[mask_token_id] = 7.0
         assert add_mask_token(model, tokenizer) == mask_token_id
         assert (model.get_input_embeddings().weight[mask_token_id] == 7.0).all()
+
+    def test_the_id_of_a_word_is_not_taken(self, config_class, tied):
+        # Ids 3 and 4 are free, and the tokenizer would number a new token 6: the place of the last word.
+        vocabulary = {"<pad>": 0, "<eos>": 1, "<unk>": 2, "a": 5, "b": 6, "c": 7}
+        backend = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
+        tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="<eos>", unk_token="<unk>")
+        model = AutoModelForCausalLM.from_config(tiny_config(config_class, vocab_size=16, tie_word_embeddings=tied))
+        before = model.get_input_embeddings().weight.clone()
+        with pytest.raises(ValueError, match="id 6, which is that of 'b'.*`mask_token`"):
+            add_mask_token(model, tokenizer)
+        assert torch.equal(model.get_input_embeddings().weight, before)
+        assert tokenizer.get_vocab() == vocabulary and tokenizer.mask_token is None
 
     def test_an_ordinary_word_is_refused(self, config_class, tied):
         model, tokenizer = self.build(config_class, tied, spare_rows=9)

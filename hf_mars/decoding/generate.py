@@ -50,7 +50,8 @@ def generate(
     6. Keep in the cache what was computed for real tokens. What was computed for masks is overwritten by the next step
        and never seen. Rows that are done leave the batch.
 
-    Every `mars_*` argument may also be an attribute of a passed `generation_config`; an argument wins.
+    Every `mars_*` argument may also be an attribute of a passed `generation_config`, or of the model's own; an
+    argument wins, and a passed configuration wins over the model's.
 
     Args:
         args:
@@ -67,7 +68,8 @@ def generate(
             Most tokens that a forward may add to a row. Defaults to the block size of the training.
         mars_verify (`bool`, *optional*, defaults to `False`):
             Return what plain generation returns. In float32 and float64 greedy outputs are the same token for token;
-            in half precision two forwards of different width can round differently and break a near tie. With
+            in half precision two forwards of different width can round differently and break a near tie, and with
+            int8 dynamic quantisation the scales depend on the width of a forward. With
             sampling, every token has exactly the distribution of plain sampling (rejection sampling), not the same
             random draws.
         mars_metric (`str`, *optional*, defaults to `"probability"`):
@@ -80,8 +82,10 @@ def generate(
 
             - `logits_processor`, `prefix_allowed_tokens_fn`: processors that look at the prefix are called for one row
               and one position at a time, with the true tokens so far as `input_ids` of shape `(1, length)`; with
-              `mars_verify` once for each generated token, and what a mask proposes is not processed by them. A
-              processor of your own that keeps a state between calls sees the calls of several rows in turns.
+              `mars_verify` once for each generated token, in order, and what a mask proposes is not processed by
+              them. In lossy mode a mask's position is processed too, and if the mask is not confident then, the next
+              forward asks for the same position again: a processor that counts its calls needs `mars_verify`. One
+              that keeps a state between calls sees the calls of several rows in turns.
             - `stopping_criteria`, `stop_strings`, `max_time`: called after each token of each row, with all rows as
               `input_ids` of shape `(batch_size, length)`, see [`StoppingRule`]. A row ends when its own value is true.
             - `streamer`: a batch of one. `put` gets the tokens of each forward as they are accepted, `end` comes once,
@@ -107,7 +111,7 @@ def generate(
     kwargs = name_arguments(args, kwargs)
     given = {"mars_threshold": mars_threshold, "mars_block_size": mars_block_size}
     given |= {"mars_verify": mars_verify, "mars_metric": mars_metric}
-    arguments = collect_mars_arguments(given, kwargs)
+    arguments = collect_mars_arguments(model, given, kwargs)
     if not arguments or arguments == {"mars_verify": False}:
         return GenerationMixin.generate(model, **kwargs)
     if kwargs.get("streamer") is None:
@@ -191,10 +195,11 @@ def name_arguments(args: tuple, kwargs: dict[str, Any]) -> dict[str, Any]:
     return {**bound.pop("kwargs", {}), **bound}
 
 
-def collect_mars_arguments(given: dict[str, Any], kwargs: dict[str, Any]) -> dict[str, Any]:
-    """The `mars_*` arguments of a call, or of its `generation_config` where the call leaves them out."""
-    config = kwargs.get("generation_config")
-    arguments = {} if config is None else {name: v for name, v in vars(config).items() if name.startswith("mars_")}
+def collect_mars_arguments(model: PreTrainedModel, given: dict[str, Any], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """The `mars_*` arguments of a call, else of its `generation_config`, else of the model's."""
+    configs = [config for config in (model.generation_config, kwargs.get("generation_config")) if config is not None]
+    fields = [item for config in configs for item in vars(config).items()]
+    arguments = {name: value for name, value in fields if name.startswith("mars_") and value is not None}
     # Misspelt ones, still to be refused.
     arguments |= {name: kwargs.pop(name) for name in list(kwargs) if name.startswith("mars_")}
     return arguments | {name: value for name, value in given.items() if value is not None}

@@ -30,8 +30,16 @@ def check_prepared(trainer: SFTTrainer) -> None:
     Check a trainer once TRL has prepared its data and processes.
 
     Raises:
-        `ValueError`: If there is nothing to learn from, or the processes split what the two streams need whole.
+        `ValueError`: If there is nothing to learn from, if the processes split what the two streams need whole, or if
+            the mask token is in force as another one: TRL sets `eos_token` and `pad_token` late.
     """
+    tokenizer = trainer.processing_class
+    for name in ("eos_token", "pad_token"):
+        if getattr(tokenizer, name) == tokenizer.mask_token:
+            raise ValueError(
+                f"`mask_token` and `{name}` are both {tokenizer.mask_token!r}, and the mask token is never generated: "
+                "name another `mask_token`."
+            )
     parallelism = trainer.accelerator.parallelism_config
     if parallelism is not None and (parallelism.cp_enabled or parallelism.sp_enabled):
         raise ValueError(

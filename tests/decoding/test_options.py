@@ -72,6 +72,41 @@ class TestThreshold:
         assert output.tolist() == GenerationMixin.generate(model, **prompts, max_new_tokens=NEW_TOKENS).tolist()
 
 
+class TestModelGenerationConfig:
+    @pytest.fixture
+    def configured(self, model):
+        model.generation_config.mars_threshold = 0.3
+        yield model
+        del model.generation_config.mars_threshold
+
+    def lengths(self, model, prompts, **arguments):
+        arguments = {"max_new_tokens": NEW_TOKENS, "return_dict_in_generate": True, **arguments}
+        return model.generate(**prompts, **arguments).acceptance_lengths
+
+    def test_a_field_of_the_model_counts_and_an_argument_wins(self, configured, prompts):
+        own, same, other = (
+            self.lengths(configured, prompts, **given)
+            for given in ({}, {"mars_threshold": 0.3}, {"mars_threshold": 0.0})
+        )
+        assert own == same != other
+        assert max(map(max, own)) > 1
+
+    def test_a_passed_configuration_wins_over_the_model(self, configured, prompts):
+        passed = GenerationConfig(eos_token_id=EOS, pad_token_id=PAD)
+        passed.mars_threshold = 0.0
+        assert self.lengths(configured, prompts, generation_config=passed) == self.lengths(
+            configured, prompts, mars_threshold=0.0
+        )
+
+    def test_a_bad_field_is_named(self, model, prompts):
+        model.generation_config.mars_threshold = 7
+        try:
+            with pytest.raises(ValueError, match="`mars_threshold`"):
+                model.generate(**prompts, max_new_tokens=4)
+        finally:
+            del model.generation_config.mars_threshold
+
+
 class TestMetric:
     @pytest.mark.parametrize(("metric", "threshold"), [("probability", 0.5), ("entropy", 1.0), ("margin", 0.4)])
     def test_the_metric_decides(self, model, prompts, metric, threshold):

@@ -187,6 +187,18 @@ def test_a_dataset_without_supervised_tokens_is_refused(tmp_path, tokenizer):
         MARSTrainer(text_model(tokenizer), config(tmp_path), train_dataset=dataset, processing_class=tokenizer)
 
 
+@pytest.mark.parametrize("name", ["eos_token", "pad_token"])
+def test_a_mask_token_that_the_arguments_also_name_otherwise_is_refused(tmp_path, tokenizer, name):
+    arguments = {"mask_token": "<|unused|>", name: "<|unused|>"}
+    with pytest.raises(ValueError, match=f"`mask_token` and `{name}`"):
+        MARSTrainer(
+            text_model(tokenizer),
+            config(tmp_path, **arguments),
+            train_dataset=counting_examples(8),
+            processing_class=tokenizer,
+        )
+
+
 def test_a_tokenizer_that_disagrees_with_the_model_is_refused(tmp_path, tokenizer):
     model = text_model(tokenizer)
     model.config.mars = {"mask_token_id": 7, "block_size": 4}
