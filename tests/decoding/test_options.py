@@ -75,7 +75,7 @@ class TestThreshold:
 class TestModelGenerationConfig:
     @pytest.fixture
     def configured(self, model):
-        model.generation_config.mars_threshold = 0.3
+        model.generation_config.mars_threshold = 0.9
         yield model
         del model.generation_config.mars_threshold
 
@@ -86,7 +86,7 @@ class TestModelGenerationConfig:
     def test_a_field_of_the_model_counts_and_an_argument_wins(self, configured, prompts):
         own, same, other = (
             self.lengths(configured, prompts, **given)
-            for given in ({}, {"mars_threshold": 0.3}, {"mars_threshold": 0.0})
+            for given in ({}, {"mars_threshold": 0.9}, {"mars_threshold": 0.0})
         )
         assert own == same != other
         assert max(map(max, own)) > 1
