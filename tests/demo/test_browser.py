@@ -5,6 +5,8 @@ import shutil
 
 import pytest
 
+from hf_mars.text_stream import TextStream
+
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 playwright = pytest.importorskip("playwright.sync_api")
@@ -171,11 +173,10 @@ def test_an_overlong_prompt_is_refused_with_a_message(visitor):
     visitor.page.wait_for_function("document.querySelector('.mars-problem').innerText.includes('Write something')")
 
 
-def test_markup_is_shown_and_never_rendered(visitor, served, monkeypatch):
-    tokenizer = served[2]
-    decode = tokenizer.decode
+def test_markup_is_shown_and_never_rendered(visitor, monkeypatch):
+    push = TextStream.push
     markup = '<img src=x onerror="window.hacked=1"><b>bold</b>${window.hacked=2}{{value}}'
-    monkeypatch.setattr(tokenizer, "decode", lambda *args, **kwargs: markup + decode(*args, **kwargs))
+    monkeypatch.setattr(TextStream, "push", lambda *args: markup + push(*args))
     visitor.ask(markup)
     visitor.wait_for_answer()
     assert visitor.page.inner_text("#conversation .mars-user") == markup
