@@ -61,12 +61,12 @@ class Batch:
         (batch_size, prompt_length), device = input_ids.shape, input_ids.device
         self.context, self.pad_token_id, self.stopping = context, pad_token_id, stopping
         self.use_cache, self.static = use_cache, static
-        # The storage of such a cache is not the batch's own.
+        # The storage of a static cache, or of an earlier turn's, is not the batch's own.
         self.is_fixed = keeps_rows or static or context.past is not None
         self.has_padding = context.attention_mask is not None
         self.sampling = make_sampling_tensors(params, device)
 
-        max_length, block_size = int(self.sampling.host_max_lengths.max()), self.sampling.largest_block
+        max_length, block_size = self.sampling.max_length, self.sampling.largest_block
         capacity = max_length + context.slot_offset + 2 * block_size
         self.cache = MARSCache(num_layers, batch_size, device, capacity=capacity if static else None)
         if context.past is not None:
@@ -232,10 +232,12 @@ class Batch:
             ids (`Collection[int]`): Ids of the rows. The batch is done if no other is left.
 
         Raises:
-            `ValueError`: If rows cannot leave: with a static cache, or one of an earlier turn.
+            `ValueError`: If rows cannot leave: with a static cache, one of an earlier turn, or an adapter a row.
         """
         if self.is_fixed:
-            raise ValueError("Rows cannot leave a batch with a static cache or the cache of an earlier turn.")
+            raise ValueError(
+                "Rows cannot leave a batch with a static cache, a cache of an earlier turn, or an adapter a row."
+            )
         is_kept = ~torch.isin(self.host.ids, torch.tensor(sorted(ids)))
         self.host = replace(self.host, is_active=self.host.is_active & is_kept)
         self._let_go()
@@ -277,7 +279,7 @@ class Batch:
 
     def _reserve_sequences(self, num_rows: int) -> None:
         """Grow the sequences until they hold so many rows, and the longest one with a block past its end."""
-        longest = int(self.sampling.host_max_lengths.max()) + self.sampling.largest_block
+        longest = self.sampling.max_length + self.sampling.largest_block
         missing, growth = (max(n, 0) for n in (num_rows - len(self.sequences), longest - self.sequences.shape[1]))
         if missing or growth:
             self.sequences = torch.nn.functional.pad(self.sequences, (0, growth, 0, missing), value=self.pad_token_id)
@@ -311,14 +313,12 @@ class Batch:
         if self.static:  # as wide as the masks allow
             max_tokens, max_drafts = rows.tokens.shape[1], rows.drafts.shape[1] * self.sampling.any_verified
         probabilities = rows.draft_probabilities
-        self.host, self.rows = (
-            host,
-            replace(
-                rows,
-                tokens=rows.tokens[:, :max_tokens],
-                drafts=rows.drafts[:, :max_drafts],
-                draft_probabilities=None if probabilities is None else probabilities[:, :max_drafts],
-            ),
+        self.host = host
+        self.rows = replace(
+            rows,
+            tokens=rows.tokens[:, :max_tokens],
+            drafts=rows.drafts[:, :max_drafts],
+            draft_probabilities=None if probabilities is None else probabilities[:, :max_drafts],
         )
 
 

@@ -61,7 +61,7 @@ class MARSDecoder:
     def depends_on_forward(self) -> bool:
         """Whether the rows may reach positions that change the rotary embedding of a whole forward."""
         context = self.batch.context
-        max_length = int(self.batch.sampling.host_max_lengths.max()) + context.slot_offset
+        max_length = self.batch.sampling.max_length + context.slot_offset
         return depends_on_forward(self.config, context.length, max_length, context.attention_mask)
 
     def prefill(self, length: int) -> None:

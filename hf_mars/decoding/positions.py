@@ -47,9 +47,9 @@ def depends_on_forward(
     if switch is None or max_length <= switch:
         return False
     shortest = context_length if attention_mask is None else int(attention_mask.sum(-1).min())
-    types = {parameters.get("rope_type") for parameters in list_rope_parameters(config)}
     # Beyond its switch, longrope does not change any more.
-    return shortest <= switch or any("dynamic" in rope_type for rope_type in types if rope_type)
+    is_dynamic = any("dynamic" in each.get("rope_type", "default") for each in list_rope_parameters(config))
+    return is_dynamic or shortest <= switch
 
 
 def list_rope_parameters(config: PreTrainedConfig) -> list[dict]:

@@ -115,7 +115,8 @@ def process_by_position(
                 mask = position - num_drafts  # 0 is the bonus token
                 if mask > 0 and not is_confident(params, processed, thresholds[index]):
                     break
-                reach[index] = mask if is_lossy else reach[index]
+                if is_lossy:
+                    reach[index] = mask
                 token = choose(params, processed, None if uniforms is None else uniforms[index, 0, mask])
             prefix = torch.cat([prefix, token[None]])
             if ends(params, prefix):

@@ -110,6 +110,11 @@ class SamplingTensors:
     by_function: list[RowGroup]
     useful_block: int
 
+    @property
+    def max_length(self) -> int:
+        """Length of the longest sequence that a row may reach."""
+        return int(self.host_max_lengths.max())
+
 
 def make_sampling_tensors(params: Sequence[SamplingParams], device: torch.device) -> SamplingTensors:
     """One record for rows with these parameters."""

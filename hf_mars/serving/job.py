@@ -74,10 +74,9 @@ class Job:
         )
         self.params = self.decoder.batch.sampling.params[0]
 
-    def leave_decoder(self) -> MARSDecoder:
-        """Its decoder, which others go on with."""
-        decoder, self.decoder = self.decoder, None
-        return decoder
+    def leave_decoder(self) -> None:
+        """Its prompt is read, and the batch goes on with what its decoder held."""
+        self.decoder = None
 
     def start_over_alone(self) -> None:
         """Drop what was read of its prompt; it is read anew, without others."""
