@@ -8,8 +8,9 @@ ARGS ?=
 quickstart: $(VENV)/quickstart
 	$(BIN)/hf-mars quickstart $(ARGS)
 
+# One process a core, and a file's tests in one of them: they share servers and models.
 test: $(VENV)/installed
-	$(BIN)/python -m pytest tests -q $(ARGS)
+	$(BIN)/python -m pytest tests -q --numprocesses auto --dist loadfile $(ARGS)
 
 test-slow: $(VENV)/slow
 	$(BIN)/python -m pytest tests -q -m slow $(ARGS)
