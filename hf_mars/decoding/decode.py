@@ -15,9 +15,11 @@ from transformers.integrations.fsdp import is_fsdp_managed_module
 from transformers.utils import logging
 
 from .acceptance_counts import AcceptanceCounts, by_row
+from .attention import EXACT_ATTENTION, WINDOW_ATTENTION, use_attention
 from .batch import Batch
 from .context import Context, get_context_length
 from .decoder import MARSDecoder
+from .exact import ExactForward
 from .options import DecodingOptions
 from .output import MARSGenerateOutput, StepOutput, TokenRecord
 from .plain import sample_plainly
@@ -86,7 +88,8 @@ def decode(
         "return_confidences": streamer is not None and streamer.wants_confidences,
     }
     outputs = []
-    with model._optimize_model_for_decode():
+    attention = EXACT_ATTENTION if options.is_exact else WINDOW_ATTENTION
+    with use_attention(model, attention), model._optimize_model_for_decode():
         while model._has_unfinished_sequences(batch.is_done, synced_gpus, input_ids.device):
             if batch.is_done:  # other processes still decode, and need this one's share of the weights
                 model(input_ids=batch.sequences[:1, :1], use_cache=False)
@@ -176,15 +179,18 @@ def create_decoder(
         use_cache=use_cache is not False,
         static=generation_config.cache_implementation == "static",
         stopping=stopping if stopping.others else None,
-        keeps_rows="adapter_names" in get_peft_arguments(model),  # PEFT has one for each row of the call
+        # PEFT has one adapter for each row of the call; plain decoding keeps all rows to the end.
+        keeps_rows="adapter_names" in get_peft_arguments(model) or options.is_exact,
     )
     has_scores = generation_config.return_dict_in_generate and generation_config.output_scores
-    compiles = batch.static and model._valid_auto_compile_criteria({"cache": batch.cache}, generation_config)
+    forward = ExactForward(model, batch) if options.is_exact else None
+    if batch.static and model._valid_auto_compile_criteria({"cache": batch.cache}, generation_config):
+        forward = model.get_compiled_call(generation_config.compile_config)
     return MARSDecoder(
         model,
         batch,
         scores=TokenRecord(batch_size, input_ids.device) if has_scores else None,
-        forward=model.get_compiled_call(generation_config.compile_config) if compiles else None,
+        forward=forward,
         **model_kwargs,
     )
 

@@ -112,6 +112,8 @@ class MARSDecoder:
         """The threshold of each row, and the masks to append: none that cannot be accepted, nor past every budget."""
         batch, sampling = self.batch, self.batch.sampling
         thresholds, block_size = read_thresholds(sampling)
+        if batch.is_first and sampling.params[0].decoding.is_exact:
+            return thresholds, 0  # the prompt is read as plain decoding reads it
         return thresholds, (sampling.largest_block if batch.static else min(block_size, batch.remaining)) - 1
 
     def _forward(self, window: Window, num_logits: int) -> torch.Tensor:

@@ -6,6 +6,8 @@ import torch
 from transformers import PreTrainedConfig
 from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, and_masks
 
+from .attention import EXACT_ATTENTION, WINDOW_ATTENTION
+
 
 __all__ = ["MaskPredicate", "check_attention_backend", "create_attention_mask", "create_window_mask"]
 
@@ -27,7 +29,7 @@ def check_attention_backend(config: PreTrainedConfig) -> None:
     Raises:
         `ValueError`: If the attention backend takes no custom mask.
     """
-    if config._attn_implementation not in ("sdpa", "eager", "flex_attention"):
+    if config._attn_implementation not in ("sdpa", WINDOW_ATTENTION, EXACT_ATTENTION, "eager", "flex_attention"):
         raise ValueError(
             f"The attention backend {config._attn_implementation!r} ignores custom masks, which MARS needs here. Load "
             "the model with `attn_implementation='sdpa'`."

@@ -53,6 +53,8 @@ class DecodingOptions:
             What the confidence is, see [`confidence`].
         mask_token_id (`int`):
             Id of the mask token.
+        is_exact (`bool`, *optional*, defaults to `False`):
+            Whether forwards compute each token to the bit as plain decoding does, see [`ExactForward`].
     """
 
     threshold: Threshold
@@ -60,6 +62,7 @@ class DecodingOptions:
     mode: Mode
     metric: str
     mask_token_id: int
+    is_exact: bool = False
 
     @classmethod
     def from_arguments(cls, model: PreTrainedModel, arguments: dict[str, Any]) -> "DecodingOptions":
@@ -86,8 +89,8 @@ class DecodingOptions:
                 "so, call `hf_mars.enable_mars(model, mask_token_id=..., block_size=...)` first."
             )
         verify = arguments.get("mars_verify", False)
-        if not isinstance(verify, bool):
-            raise TypeError(f"`mars_verify` must be a bool, got {verify!r}.")
+        if not isinstance(verify, bool) and verify != "exact":
+            raise TypeError(f"`mars_verify` must be a bool or 'exact', got {verify!r}.")
         metric = arguments.get("mars_metric", "probability")
         if metric not in METRICS:
             raise ValueError(f"`mars_metric` must be one of {METRICS}, got {metric!r}.")
@@ -108,6 +111,7 @@ class DecodingOptions:
             mode=mode if accepts_masks(threshold, block_size, metric) else Mode.PLAIN,
             metric=metric,
             mask_token_id=mars["mask_token_id"],
+            is_exact=verify == "exact",
         )
 
     def read_threshold(self, batch_size: int) -> float | torch.Tensor:
