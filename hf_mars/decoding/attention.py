@@ -46,7 +46,8 @@ def window_attention_forward(
     rows, num_heads, num_queries, _ = query.shape
     num_groups = num_heads // key.shape[1]
     is_window = attention_mask is not None and attention_mask.shape[1] == 1 and 1 < num_queries <= MAX_QUERIES
-    if num_groups == 1 or not is_window or kwargs.get("position_bias") is not None or kwargs.get("softcap") is not None:
+    is_other = any(kwargs.get(name) is not None for name in ("position_bias", "softcap"))
+    if num_groups == 1 or not is_window or is_other:
         return ALL_ATTENTION_FUNCTIONS["sdpa"](module, query, key, value, attention_mask, **kwargs)
     output = torch.nn.functional.scaled_dot_product_attention(
         query.reshape(rows, key.shape[1], num_groups * num_queries, -1),

@@ -1,9 +1,8 @@
 """Verified decoding whose forwards compute every token as plain decoding does, bit for bit, in half precision too."""
 
-from collections.abc import Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import cache, partial
 
 import torch
 from torch import nn
@@ -17,10 +16,6 @@ from .batch import Batch
 
 __all__ = ["ExactForward", "exact_attention_forward", "find_uneven"]
 
-# The kernel of `scaled_dot_product_attention` sums over vectors of so many keys and then over the rest one by one:
-# masked keys change nothing as long as they complete no vector.
-KEYS_PER_VECTOR = 16 if torch.backends.cpu.get_cpu_capability() == "AVX512" else 1
-
 
 @dataclass(frozen=True)
 class VerifiedColumns:
@@ -29,27 +24,14 @@ class VerifiedColumns:
 
     Args:
         num_masks (`int`): Masks at the end of the window.
-        spans (`list[tuple[int, int, int]]`): For each row its first and its last such column, the latter exclusive, and
-            the slot of the first.
+        spans (`list[tuple[int, int, int]]`): For each row its first such column, the one after its last, and the slot
+            of the first.
         has_padding (`bool`): Whether plain decoding passes a mask to the attention.
     """
 
     num_masks: int
     spans: list[tuple[int, int, int]]
     has_padding: bool
-
-    def list_calls(self, sliding_window: int | None) -> Iterator[tuple[int, int, int, int]]:
-        """Row, first and last column (exclusive), and keys of each call of the attention: one column, or several."""
-        for row, (first, last, slot) in enumerate(self.spans):
-            start = first
-            while start < last:
-                length, count = slot + start - first + 1, 1
-                if self.has_padding and (sliding_window is None or length < sliding_window):
-                    whole = KEYS_PER_VECTOR - length % KEYS_PER_VECTOR
-                    room = whole if sliding_window is None else sliding_window - length
-                    count = min(last - start, whole, room)
-                yield row, start, start + count, length + count - 1
-                start += count
 
 
 _columns: ContextVar[VerifiedColumns | None] = ContextVar("verified_columns", default=None)
@@ -85,13 +67,15 @@ def exact_attention_forward(
         output[:, masks], _ = window_attention_forward(
             module, query[:, :, masks], key, value, attention_mask[:, :, masks], **kwargs
         )
-    for row, start, stop, length in columns.list_calls(sliding_window):
-        first_key = 0 if sliding_window is None else max(0, length - sliding_window)
-        keys, values = (states[row, :, first_key:length].expand(stop - start, -1, -1, -1) for states in (key, value))
-        queries, mask = query[row, :, start:stop].transpose(0, 1)[:, :, None], None
-        if columns.has_padding:
-            mask = attention_mask[row, 0, start:stop, None, None, first_key:length]
-        output[row, start:stop] = attend(module, queries, keys, values, mask, **kwargs)[0][:, 0]
+    for row, (first, last, slot) in enumerate(columns.spans):
+        for column in range(first, last):
+            length = slot + column - first + 1
+            start = 0 if sliding_window is None else max(0, length - sliding_window)
+            keys, values = (states[row : row + 1, :, start:length] for states in (key, value))
+            queries, mask = query[row : row + 1, :, column : column + 1], None
+            if columns.has_padding:
+                mask = attention_mask[row : row + 1, :, column : column + 1, start:length]
+            output[row, column], _ = attend(module, queries, keys, values, mask, **kwargs)
     return output, None
 
 
@@ -170,11 +154,11 @@ def find_uneven(model: PreTrainedModel, num_rows: int, max_width: int) -> list[n
                 f"`mars_verify='exact'` knows what nn.Linear does, and `{name}` is a {type(module).__name__}: "
                 "use `mars_verify=True`."
             )
-    threads = torch.get_num_threads()
+    forward = (num_rows, max_width, torch.get_num_threads())
     uneven = [
         module
         for module in linears
-        if is_uneven(tuple(module.weight.shape), module.weight.dtype, module.weight.device, num_rows, max_width, threads)
+        if is_uneven(tuple(module.weight.shape), module.weight.dtype, module.weight.device, *forward)
     ]
     if 2 * sum(module.weight.numel() for module in uneven) > sum(module.weight.numel() for module in linears):
         raise ValueError(
@@ -186,7 +170,7 @@ def find_uneven(model: PreTrainedModel, num_rows: int, max_width: int) -> list[n
     return uneven
 
 
-@lru_cache(maxsize=None)
+@cache
 def is_uneven(
     shape: tuple[int, int], dtype: torch.dtype, device: torch.device, num_rows: int, max_width: int, num_threads: int
 ) -> bool:
