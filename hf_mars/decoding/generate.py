@@ -69,9 +69,8 @@ def generate(
         mars_verify (`bool`, *optional*, defaults to `False`):
             Return what plain generation returns. In float32 and float64 greedy outputs are the same token for token;
             in half precision two forwards of different width can round differently and break a near tie, and with
-            int8 dynamic quantisation the scales depend on the width of a forward. With
-            sampling, every token has exactly the distribution of plain sampling (rejection sampling), not the same
-            random draws.
+            dynamic quantisation (int8, fp8) scales and roundings depend on the width of a forward. With sampling,
+            every token has exactly the distribution of plain sampling (rejection sampling), not the same random draws.
         mars_metric (`str`, *optional*, defaults to `"probability"`):
             What the confidence is: the `"probability"` of the most likely token (accept while at least the threshold),
             the `"entropy"` of the distribution in nats (while at most), or the `"margin"` between the probabilities of
