@@ -69,9 +69,8 @@ def generate(
         mars_verify (`bool`, *optional*, defaults to `False`):
             Return what plain generation returns. In float32 and float64 greedy outputs are the same token for token;
             in half precision two forwards of different width can round differently and break a near tie, and with
-            int8 dynamic quantisation the scales depend on the width of a forward. With
-            sampling, every token has exactly the distribution of plain sampling (rejection sampling), not the same
-            random draws.
+            dynamic quantisation (int8, fp8) scales and roundings depend on the width of a forward. With sampling,
+            every token has exactly the distribution of plain sampling (rejection sampling), not the same random draws.
         mars_metric (`str`, *optional*, defaults to `"probability"`):
             What the confidence is: the `"probability"` of the most likely token (accept while at least the threshold),
             the `"entropy"` of the distribution in nats (while at most), or the `"margin"` between the probabilities of
@@ -84,8 +83,11 @@ def generate(
               and one position at a time, with the true tokens so far as `input_ids` of shape `(1, length)`; with
               `mars_verify` once for each generated token, in order, and what a mask proposes is not processed by
               them. In lossy mode a mask's position is processed too, and if the mask is not confident then, the next
-              forward asks for the same position again: a processor that counts its calls needs `mars_verify`. One
-              that keeps a state between calls sees the calls of several rows in turns.
+              forward asks for that one position again. Where a criterion ends a row within a forward, positions after
+              the cut may have been processed. So a processor that works from `input_ids` can be used in every mode;
+              one that keeps a place of its own between calls, as xgrammar's does unless it is `stateless`, needs
+              `mars_verify` and a batch of one, as the calls of several rows come in turns. No attribute tells them
+              apart, so this is not checked.
             - `stopping_criteria`, `stop_strings`, `max_time`: called after each token of each row, with all rows as
               `input_ids` of shape `(batch_size, length)`, see [`StoppingRule`]. A row ends when its own value is true.
             - `streamer`: a batch of one. `put` gets the tokens of each forward as they are accepted, `end` comes once,

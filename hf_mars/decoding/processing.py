@@ -95,9 +95,11 @@ def process_by_position(
     max_drafts = rows.drafts.shape[1]
     num_masks = logits.shape[1] - max_drafts - 1
     reach = [num_masks] * len(logits)
-    state = torch.stack([rows.ids, rows.lengths, rows.num_drafts], dim=1).tolist()
+    state = torch.stack([rows.ids, rows.lengths, rows.num_drafts, rows.is_active], dim=1).tolist()
     for index in sampling.with_prefix:
-        params, (row, length, num_drafts) = sampling.params[index], state[index]
+        params, (row, length, num_drafts, is_active) = sampling.params[index], state[index]
+        if not is_active:  # done, in a batch that keeps its rows: a grammar would be asked beyond its end
+            continue
         prefix = sequences[row, :length]
         is_lossy = params.decoding.mode is Mode.LOSSY
         num_own_masks = min(num_masks, params.decoding.block_size - 1) if is_lossy else 0

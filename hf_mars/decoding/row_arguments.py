@@ -4,6 +4,7 @@ import functools
 from typing import Any
 
 import torch
+from torch import nn
 from transformers import PreTrainedModel
 
 
@@ -35,11 +36,22 @@ def get_peft_arguments(model: PreTrainedModel) -> dict[str, Any]:
     """
     The arguments with an entry for each row that PEFT keeps from `generate`: it puts them into hooks of its layers
     while [`~peft.PeftModel.generate`] runs.
+
+    Raises:
+        `ValueError`: If one of them is for the last columns of a forward alone (activated LoRA).
     """
-    hooks = (hook for module in model.modules() for hook in module._forward_pre_hooks.values())
-    for hook in hooks:
-        if isinstance(hook, functools.partial):
-            given = {name: hook.keywords[name] for name in PEFT_ARGUMENTS if hook.keywords.get(name) is not None}
-            if given:
-                return given
-    return {}
+    if not hasattr(model, "peft_config"):  # PEFT sets it on the model that it gives layers to
+        return {}
+    arguments = next(filter(None, map(find_peft_arguments, model.modules())), {})
+    if any(offset is not None for offset in arguments.get("alora_offsets", ())):
+        raise ValueError(
+            "The adapter is an activated LoRA (`alora_invocation_tokens`), which is not available with "
+            "`mars_threshold`: it counts the columns of plain generation. Leave `mars_*` out, or use a LoRA adapter."
+        )
+    return arguments
+
+
+def find_peft_arguments(module: nn.Module) -> dict[str, Any]:
+    """Those that PEFT has put into the hooks of one layer."""
+    keywords = (hook.keywords for hook in module._forward_pre_hooks.values() if isinstance(hook, functools.partial))
+    return {name: each[name] for each in keywords for name in PEFT_ARGUMENTS if each.get(name) is not None}

@@ -5,8 +5,6 @@ from typing import Any
 
 from transformers import PreTrainedModel
 
-from .row_arguments import get_peft_arguments
-
 
 __all__ = ["check_adapter", "check_supported"]
 
@@ -61,8 +59,7 @@ def check_adapter(model: PreTrainedModel) -> None:
         model ([`PreTrainedModel`]): The language model inside.
 
     Raises:
-        `ValueError`: If it learns a prompt, which is put before the tokens of a forward, or acts on the last columns
-            of a forward alone (activated LoRA).
+        `ValueError`: If it learns a prompt, which is put before the tokens of a forward.
     """
     # `PeftModel.generate` has the model prepare its inputs with a method of the PEFT model.
     adapted = getattr(model.prepare_inputs_for_generation, "__self__", None)
@@ -71,10 +68,4 @@ def check_adapter(model: PreTrainedModel) -> None:
         raise ValueError(
             f"The adapter is a {type(config).__name__}, and prompt learning is not available with `mars_threshold`: "
             "its virtual tokens stand before the tokens of every forward. Leave `mars_*` out, or use a LoRA adapter."
-        )
-    offsets = get_peft_arguments(model).get("alora_offsets")
-    if offsets is not None and any(offset is not None for offset in offsets):
-        raise ValueError(
-            "The adapter is an activated LoRA (`alora_invocation_tokens`), which is not available with "
-            "`mars_threshold`: it counts the columns of plain generation. Leave `mars_*` out, or use a LoRA adapter."
         )

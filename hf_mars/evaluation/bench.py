@@ -6,6 +6,7 @@ from pathlib import Path
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from ..decoding import Mode
+from ..exactness import explain_inexactness
 from .environment import describe_environment
 from .evaluation import Evaluation
 from .journal import Journal
@@ -114,12 +115,14 @@ def run_bench(
                 journal=journal,
                 draft=draft,
             )
+    inexactness = explain_inexactness(model)
     evaluation = Evaluation(
         results,
         environment={**describe_environment(model.device), "dtype": str(model.dtype).removeprefix("torch.")},
         command=command,
         datasets={task.name: task.dataset_id for task in tasks if task.dataset_id},
-        notes={task.name: task.note for task in tasks if task.note},
+        notes={task.name: task.note for task in tasks if task.note}
+        | ({"not lossless": inexactness} if inexactness else {}),
     )
     write_report(evaluation, output_dir)
     return evaluation

@@ -26,7 +26,7 @@ class Evaluation:
         command (`str`, *optional*): The command that measured it.
         seed (`int`, *optional*): Seed of the data.
         datasets (`dict[str, str]`, *optional*): For tasks whose data set is on the Hub, its id.
-        notes (`dict[str, str]`, *optional*): What a reader has to know of a task.
+        notes (`dict[str, str]`, *optional*): What a reader has to know of a task, or of the model.
     """
 
     results: list[MethodResult]

@@ -4,11 +4,12 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 
-import torch
 from tqdm.auto import tqdm
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers.utils import logging
 
 from ..decoding import AcceptanceCounts, Mode
+from ..exactness import explain_inexactness
 from ..modeling import get_base_model
 from .clock import ForwardClock
 from .journal import Journal
@@ -16,6 +17,8 @@ from .methods import Method, decode
 
 
 __all__ = ["MethodResult", "measure_methods", "tokenize"]
+
+logger = logging.get_logger(__name__)
 
 POSITION_BUCKET = 16  # tokens
 
@@ -165,7 +168,9 @@ def measure_methods(
                         best[index, start] = measurement
                     progress.update()
 
-    is_exact = model.dtype in (torch.float32, torch.float64)  # else near ties may break the other way
+    inexactness = explain_inexactness(model)
+    if inexactness is not None and any(method.is_lossless and method.name != Mode.PLAIN for method in methods):
+        logger.warning_once(f"Verified decoding of this model is not lossless: {inexactness}.")
     results: list[MethodResult] = []
     reference: list[list[int]] = []
     for index, method in enumerate(methods):
@@ -190,7 +195,7 @@ def measure_methods(
                 metric=method.metric,
                 block_size=method.block_size,
                 cache_block=method.cache_block,
-                lossless=method.name == Mode.PLAIN or (method.is_lossless and is_exact),
+                lossless=method.name == Mode.PLAIN or (method.is_lossless and inexactness is None),
                 first_token_seconds=mean(m.first_token_seconds for m in measurements),
                 outside_forwards=1 - sum(m.in_forwards for m in measurements) / sum(m.seconds for m in measurements),
                 columns=mean(m.columns for m in measurements),

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from huggingface_hub import HfApi, ModelCardData
 from peft import PeftModel
+from torch.utils.data import DataLoader, Dataset
 from transformers import AutoProcessor, PreTrainedModel, ProcessorMixin
 from trl import SFTTrainer
 from trl.trainer.utils import create_model_from_path, get_config_model_id
@@ -19,6 +20,7 @@ from .adapters import check_adapter, complete_output_embeddings, with_mask_row
 from .backbone import forward_streams
 from .expected_speed import ExpectedSpeedCallback
 from .mars_config import MARSConfig
+from .mask_token_check import MaskTokenCheck
 from .resuming import get_last_complete_checkpoint
 from .streams import IGNORED, build_streams, select_stream_inputs
 from .summary import hub_datasets, summarize_training
@@ -42,6 +44,7 @@ class MARSTrainer(SFTTrainer):
       both streams (equation 5). Both are summed over tokens and divided by the same number of supervised tokens.
     - `ar_loss`, `mask_loss` and `mask_accuracy`, also by offset in the block, are logged beside TRL's own metrics,
       which describe the clean stream; an evaluation adds `expected_tokens_per_forward` by threshold.
+    - Data that contain the mask token are warned of, once a data set, with the count.
 
     Example:
 
@@ -100,6 +103,11 @@ class MARSTrainer(SFTTrainer):
         enable_mars(self.model, mask_token_id=mask_token_id, block_size=args.block_size)
         self._expected_speed = ExpectedSpeedCallback(self)
         self.add_callback(self._expected_speed)
+        self._mask_token_check = MaskTokenCheck(self)
+        self._mask_token_check.begin("`train_dataset`", self.train_dataset, training=True)
+        evaluated = self.eval_dataset if isinstance(self.eval_dataset, dict) else {None: self.eval_dataset}
+        for name, dataset in evaluated.items():
+            self._mask_token_check.begin(eval_name(name), dataset)
 
     def train(self, resume_from_checkpoint: str | bool | None = None, *args, **kwargs):
         if resume_from_checkpoint is True:
@@ -109,8 +117,24 @@ class MARSTrainer(SFTTrainer):
         self.model.eval()
         return output
 
+    def get_train_dataloader(self) -> DataLoader:
+        self._mask_token_check.begin("`train_dataset`", self.train_dataset, training=True)
+        return super().get_train_dataloader()
+
+    def get_eval_dataloader(self, eval_dataset: str | Dataset | None = None) -> DataLoader:
+        if isinstance(eval_dataset, str):
+            self._mask_token_check.begin(eval_name(eval_dataset), self.eval_dataset[eval_dataset])
+        else:
+            self._mask_token_check.begin(eval_name(), self.eval_dataset if eval_dataset is None else eval_dataset)
+        return super().get_eval_dataloader(eval_dataset)
+
+    def get_test_dataloader(self, test_dataset: Dataset) -> DataLoader:
+        self._mask_token_check.begin("`test_dataset`", test_dataset)
+        return super().get_test_dataloader(test_dataset)
+
     def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
         base_model = get_base_model(self.accelerator.unwrap_model(model))
+        self._mask_token_check.observe(inputs["input_ids"], self.model.training)
         noisy_ratio = self.args.noisy_ratio if self.model.training else 1.0
         streams = build_streams(
             **select_stream_inputs(inputs),
@@ -253,6 +277,10 @@ def load_model(model_id: str, args: MARSConfig, quantization_config: Any = None)
         kwargs["device_map"] = None
     kwargs.setdefault("trust_remote_code", args.trust_remote_code)
     return create_model_from_path(model_id, **kwargs)
+
+
+def eval_name(key: str | None = None) -> str:
+    return "`eval_dataset`" if key is None else f"`eval_dataset[{key!r}]`"
 
 
 def two_stream_forward(model, outputs, *args, fused_lm_head: bool = False, **kwargs):

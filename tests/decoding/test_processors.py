@@ -128,17 +128,88 @@ def test_custom_processors_see_the_true_prefix_of_every_decided_token(model, pro
         assert sequences == expected.tolist()
 
 
-def test_processors_are_called_once_for_each_token_under_verify(model, prompts):
+class Automaton(LogitsProcessor):
+    """Like a grammar that keeps its own place: each call moves it on by one, whatever the tokens are."""
+
+    def __init__(self):
+        self.place = 0
+
+    def __call__(self, input_ids, scores):
+        self.place += 1
+        allowed = torch.arange(scores.shape[-1]) % 5 == self.place % 5
+        return scores.masked_fill(~allowed, -torch.inf)
+
+
+def asked_positions(acceptance_lengths, start, verify):
+    """Positions that one row's processors are asked for: one after the other, an unconfident mask's once more."""
+    position, end, asked = start, start + sum(acceptance_lengths), []
+    for length in acceptance_lengths:
+        asked += range(position, position + length)
+        is_whole_block = length == min(4, end - position)
+        position += length
+        if not verify and not is_whole_block:
+            asked.append(position)
+    return asked
+
+
+SAMPLED = {"do_sample": True, "temperature": 0.7, "top_k": 0}
+
+
+@pytest.mark.parametrize("verify", [False, True])
+@pytest.mark.parametrize("arguments", [{}, SAMPLED, {"cache_implementation": "static"}, {"prefill_chunk_size": 2}])
+def test_which_positions_processors_are_asked_for(model, prompts, arguments, verify):
+    torch.manual_seed(0)
     processor = TruePrefix()
     output = model.generate(
         **prompts,
         max_new_tokens=NEW_TOKENS,
-        mars_threshold=0.3,
-        mars_verify=True,
+        eos_token_id=None,
+        mars_threshold=0.3 if verify else 0.7,
+        mars_verify=verify,
         logits_processor=LogitsProcessorList([processor]),
         return_dict_in_generate=True,
+        **arguments,
     )
-    assert len(processor.prefixes) == sum(map(sum, output.acceptance_lengths))
+    width, repeated = prompts["input_ids"].shape[1], 0
+    for row, acceptance_lengths in enumerate(output.acceptance_lengths):
+        prompt = prompts["input_ids"][row].tolist()
+        asked = [len(prefix) for prefix in processor.prefixes if prefix[:width] == prompt]
+        assert asked == asked_positions(acceptance_lengths, width, verify)
+        repeated += len(asked) - len(set(asked))
+    assert repeated == 0 if verify else repeated > 0
+    assert output.tokens_per_forward > 1
+
+
+def test_a_processor_that_counts_its_calls_needs_verification(model):
+    prompts = ragged_prompts([5])
+    arguments = {**prompts, "max_new_tokens": NEW_TOKENS, "eos_token_id": None}
+    expected = GenerationMixin.generate(model, **arguments, logits_processor=LogitsProcessorList([Automaton()]))
+    arguments["return_dict_in_generate"] = True
+    processor = Automaton()
+    verified = model.generate(**arguments, mars_verify=True, logits_processor=LogitsProcessorList([processor]))
+    assert verified.sequences.tolist() == expected.tolist()
+    assert processor.place == NEW_TOKENS > verified.num_forward_passes
+    processor = Automaton()
+    lossy = model.generate(**arguments, mars_threshold=0.9, logits_processor=LogitsProcessorList([processor]))
+    assert processor.place == len(asked_positions(lossy.acceptance_lengths[0], 5, verify=False)) > NEW_TOKENS
+
+
+@pytest.mark.parametrize("verify", [False, True])
+def test_a_criterion_that_ends_a_row_within_a_forward_comes_after_its_processors(model, verify):
+    processor = TruePrefix()
+    output = model.generate(
+        **ragged_prompts([5]),
+        max_new_tokens=NEW_TOKENS,
+        eos_token_id=None,
+        mars_threshold=0.0,
+        mars_verify=verify,
+        logits_processor=LogitsProcessorList([processor]),
+        stopping_criteria=[lambda input_ids, scores: torch.tensor([input_ids.shape[1] >= 5 + 2])],
+        return_dict_in_generate=True,
+    )
+    asked = [len(prefix) for prefix in processor.prefixes]
+    assert output.sequences.shape[1] == 5 + 2
+    assert asked == list(range(5, 5 + len(asked))) and 2 < len(asked) <= 2 + 3
 
 
 def test_the_mask_token_never_comes_out(prompts):

@@ -18,6 +18,13 @@ def model():
     return tiny_model(sharpness=8.0, similarity=2.0)
 
 
+def count_walks(model, monkeypatch):
+    """A list that grows with every walk over the modules of a model."""
+    walks, modules = [], model.modules
+    monkeypatch.setattr(model, "modules", lambda: walks.append(1) or modules())
+    return walks
+
+
 class TestAdapterNames:
     @pytest.fixture
     def adapted(self, model):
@@ -48,6 +55,17 @@ class TestAdapterNames:
         arguments = {**ragged_prompts([5, 9, 3, 12, 7]), **ARGUMENTS, "eos_token_id": [18, 34]}
         adapted.generate(**arguments, mars_threshold=0.2)
         assert rows[-1] < rows[0]
+
+    @pytest.mark.parametrize("names", [None, ["a"] * 2])
+    def test_their_layers_are_walked_over_once(self, adapted, monkeypatch, names):
+        walks = count_walks(adapted.get_base_model(), monkeypatch)
+        adapted.generate(**ragged_prompts([5, 9]), **ARGUMENTS, mars_threshold=0.2, adapter_names=names)
+        assert len(walks) == 1
+
+    def test_a_model_without_adapters_is_not_walked_over(self, model, monkeypatch):
+        walks = count_walks(model, monkeypatch)
+        model.generate(**ragged_prompts([5, 9]), **ARGUMENTS, mars_threshold=0.2)
+        assert not walks
 
 
 class TestRefused:
@@ -94,3 +112,5 @@ class TestRefused:
         adapted.generate(input_ids=prompt, max_new_tokens=8)
         with pytest.raises(ValueError, match="activated LoRA"):
             adapted.generate(input_ids=prompt, max_new_tokens=8, mars_threshold=0.5, mars_verify=True)
+        plain = adapted.generate(input_ids=prompt, max_new_tokens=8, mars_threshold=1.0)
+        assert plain.tolist() == adapted.generate(input_ids=prompt, max_new_tokens=8).tolist()

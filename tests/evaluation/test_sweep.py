@@ -1,11 +1,14 @@
 import copy
 
 import pytest
+import torch
 
 from hf_mars import enable_mars
-from hf_mars.evaluation import PEERS, Journal, Method, measure_methods
+from hf_mars.evaluation import PEERS, Journal, Method, load_evaluation, measure_methods, sweep
+from hf_mars.evaluation.bench import run_bench
 from hf_mars.evaluation.clock import ForwardClock
 from hf_mars.evaluation.sweep import summarize_lengths
+from hf_mars.evaluation.tasks.task import Task
 from tests.tiny_text import counting_examples, mars_text_model
 
 
@@ -85,6 +88,21 @@ def test_in_half_precision_nothing_but_plain_decoding_is_called_lossless(subject
     model = enable_mars(copy.deepcopy(subject[0]).bfloat16())
     ar, verify = measure((model, subject[1]), [Method("AR"), Method("verify", 0.0)])
     assert (ar.lossless, verify.lossless) == (True, False)
+
+
+def test_a_dynamically_quantised_model_is_not_called_lossless(subject, tmp_path, monkeypatch):
+    quantised = torch.ao.quantization.quantize_dynamic(
+        copy.deepcopy(subject[0]).float(), {torch.nn.Linear}, dtype=torch.qint8
+    )
+    told = []
+    monkeypatch.setattr(sweep.logger, "warning_once", told.append)
+    task = Task("counting", list(counting_examples(2)["prompt"]), is_correct=lambda index, text: True)
+    methods = [Method("AR"), Method("lossy", 0.0), Method("verify", 0.0), Method("AR, static cache")]
+    evaluation = run_bench(enable_mars(quantised), subject[1], [task], methods, [2], tmp_path, max_new_tokens=4)
+    assert [result.lossless for result in evaluation.results] == [True, False, False, False]
+    assert "dynamic quantisation" in told[0] and len(told) == 1
+    assert "not lossless: the scales" in (tmp_path / "results.md").read_text()
+    assert "dynamic quantisation" in load_evaluation(tmp_path / "results.json").notes["not lossless"]
 
 
 def test_metrics_and_block_sizes_are_ways_of_their_own(subject):
