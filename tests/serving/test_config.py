@@ -55,10 +55,32 @@ class TestParsing:
         ({"drain_timeout": float("inf")}, "drain_timeout"),
         ({"max_queue": 0}, "max_queue"),
         ({"port": 0}, "port"),
+        ({"allowed_origins": "example.org"}, "allowed_origins"),
+        ({"allowed_origins": "https://example.org/page"}, "allowed_origins"),
+        ({"allowed_origins": '["*", 5]'}, "allowed_origins"),
     ],
 )
 def test_wrong_options_are_named(options, name):
     with pytest.raises(ValueError, match=f"`{name}`"):
+        ServerConfig(checkpoint="x", **options)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"max_rows": [3]},
+        {"max_rows": 2.5},
+        {"max_rows": True},
+        {"kv_memory": "much"},
+        {"threshold_min": None},
+        {"host": 5},
+        {"verify": 1},
+        {"allowed_origins": ["*"]},
+        {"model_name": 5},
+    ],
+)
+def test_options_of_another_type_are_named(options):
+    with pytest.raises(TypeError, match=f"`{next(iter(options))}` must be .*, got"):
         ServerConfig(checkpoint="x", **options)
 
 
