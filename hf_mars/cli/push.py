@@ -37,8 +37,11 @@ def run(options: argparse.Namespace) -> None:
         result = push_folder(**arguments)
     except (OSError, RuntimeError, ValueError) as error:
         raise SystemExit(f"hf-mars push: error: {error}") from error
-    print(f"Uploaded to {result.url}:")
-    for path in result.uploaded:
-        print(f"  {path}")
+    if options.create_pr and result.pull_request is None:
+        print(f"No pull request was opened: nothing differs from {result.url}.")
+    else:
+        print(f"Uploaded to {result.url}:")
+        for path in result.uploaded:
+            print(f"  {path}")
     if result.error is not None:
         raise SystemExit(f"hf-mars push: the weights are uploaded, the model card is not. {result.error}")
