@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 
 from ..hub import push_folder
+from .errors import one_line_errors
 
 
 __all__ = ["add_parser", "run"]
@@ -33,10 +34,8 @@ def add_parser(subparsers) -> None:
 def run(options: argparse.Namespace) -> None:
     """Push, and say what was uploaded."""
     arguments = {name: value for name, value in vars(options).items() if name != "run"}
-    try:
+    with one_line_errors("hf-mars push"):
         result = push_folder(**arguments)
-    except (OSError, RuntimeError, ValueError) as error:
-        raise SystemExit(f"hf-mars push: error: {error}") from error
     if options.create_pr and result.pull_request is None:
         print(f"No pull request was opened: nothing differs from {result.url}.")
     else:
