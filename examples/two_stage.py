@@ -13,17 +13,17 @@ batch of 384 and at most 512 tokens. Where the first stage has been done already
 run `sft_mars.py` alone: the clean stream of the second stage carries the loss of the first.
 """
 
-import argparse
-
 import torch
 from trl import SFTConfig, SFTTrainer
 
 from hf_mars import MARSConfig, MARSTrainer
-from hf_mars.cli.data import load_any_dataset
+from hf_mars.cli.data import load_any_dataset, select_split
+from hf_mars.cli.errors import CommandParser, one_line_errors
+from hf_mars.missing_paths import check_path
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Two-stage MARS training")
+    parser = CommandParser(description="Two-stage MARS training")
     parser.add_argument("--model", required=True, help="local path or Hub id")
     parser.add_argument("--dataset", required=True, help="local path or Hub id, with a split `train`")
     parser.add_argument("--output-dir", default="mars-two-stage")
@@ -31,7 +31,9 @@ def main() -> None:
     parser.add_argument("--mask-token", help="where the model has no spare embedding row, a special token of its own")
     parser.add_argument("--max-steps", type=int, default=-1, help="steps of each stage; by default five epochs")
     options = parser.parse_args()
-    dataset = load_any_dataset(options.dataset)["train"]
+    with one_line_errors(parser.prog):
+        check_path(options.model, "--model")
+        dataset = select_split(load_any_dataset(options.dataset, argument="--dataset"), "train", "--dataset")
     recipe = {
         "learning_rate": 5e-6,
         "lr_scheduler_type": "cosine",
@@ -43,7 +45,8 @@ def main() -> None:
 
     first = f"{options.output_dir}/stage1"
     bf16 = torch.accelerator.is_available()
-    trainer = SFTTrainer(options.model, args=SFTConfig(first, bf16=bf16, **recipe), train_dataset=dataset)
+    with one_line_errors(parser.prog):
+        trainer = SFTTrainer(options.model, args=SFTConfig(first, bf16=bf16, **recipe), train_dataset=dataset)
     trainer.train()
     trainer.save_model(first)
 

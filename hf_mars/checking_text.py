@@ -15,12 +15,13 @@ def check_text(text: str, name: str) -> str:
         `str`: The text.
 
     Raises:
-        `ValueError`: If it holds half of a surrogate pair, which tokenizers refuse.
+        `ValueError`: If it holds half of a surrogate pair, which tokenizers refuse. Python reads bytes of a command
+            line that are not UTF-8 as such.
     """
     try:
         text.encode()
     except UnicodeEncodeError as error:
         raise ValueError(
-            f"`{name}` holds half of a surrogate pair at character {error.start}, which is no character: remove it."
+            f"`{name}` has half of a surrogate pair or a byte that is not UTF-8 at character {error.start}: remove it."
         ) from error
     return text

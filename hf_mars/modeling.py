@@ -25,12 +25,23 @@ from transformers.utils.peft_utils import find_adapter_config_file
 from .decoding import generate
 
 
-__all__ = ["AutoMARSModelForCausalLM", "add_mask_token", "check_architecture", "enable_mars", "get_base_model"]
+__all__ = [
+    "AutoMARSModelForCausalLM",
+    "MissingEntryError",
+    "add_mask_token",
+    "check_architecture",
+    "enable_mars",
+    "get_base_model",
+]
 
 DEFAULT_MASK_TOKEN = "<|mask|>"
 # Plain decoders under other names, which transformers does not know.
 AUTHORS_MODEL_TYPES = {"a2d-qwen2": "qwen2", "a2d-qwen3": "qwen3"}
 DOWNLOAD_ARGUMENTS = ("cache_dir", "force_download", "local_files_only", "proxies", "revision", "subfolder", "token")
+
+
+class MissingEntryError(ValueError):
+    """A model without a `mars` entry in its configuration, and nothing given in its place."""
 
 
 def get_base_model(model: PreTrainedModel | PeftModel) -> PreTrainedModel:
@@ -105,7 +116,10 @@ def enable_mars(
 
     for name, value in {"mask_token_id": mask_token_id, "block_size": block_size}.items():
         if value is None:
-            raise ValueError(f"`{name}` is neither given nor recorded in the model's `config.mars`: pass it.")
+            raise MissingEntryError(
+                f"`{name}` is neither given nor recorded in the model's `config.mars`: load a checkpoint that was "
+                "trained with MARS, or pass it."
+            )
         if isinstance(value, bool) or not isinstance(value, int):
             raise TypeError(f"`{name}` must be an integer, got {value!r}.")
     num_embeddings = base_model.get_input_embeddings().weight.shape[0]

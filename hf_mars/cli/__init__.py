@@ -1,9 +1,10 @@
 """The `hf-mars` command."""
 
-import argparse
 import sys
 
+from ..checking_text import check_text
 from . import bench, demo, generate, push, quickstart, serve, tune
+from .errors import CommandParser, one_line_errors
 
 
 __all__ = ["main"]
@@ -12,7 +13,9 @@ __all__ = ["main"]
 def main(arguments: list[str] | None = None) -> None:
     """Entry point of `hf-mars`."""
     arguments = sys.argv[1:] if arguments is None else arguments
-    parser = argparse.ArgumentParser(prog="hf-mars", description="Fine-tune and decode several tokens a forward pass.")
+    with one_line_errors(" ".join(["hf-mars", *arguments[:1]])):
+        check_arguments(arguments)
+    parser = CommandParser(prog="hf-mars", description="Fine-tune and decode several tokens a forward pass.")
     subparsers = parser.add_subparsers(required=True, metavar="command")
     quickstart.add_parser(subparsers)
     generate.add_parser(subparsers)
@@ -33,5 +36,17 @@ def main(arguments: list[str] | None = None) -> None:
 
         sft.main(arguments[1:])
         return
-    options = parser.parse_args(arguments)
+    options, others = parser.parse_known_args(arguments)
+    if others:
+        CommandParser(prog=f"hf-mars {arguments[0]}").error(f"unrecognized arguments: {' '.join(others)}")
     options.run(options)
+
+
+def check_arguments(arguments: list[str]) -> None:
+    """
+    Raises:
+        `ValueError`: If one is no text: it can be neither tokenized, nor written into a card or a table.
+    """
+    for index, (previous, argument) in enumerate(zip(["", *arguments], arguments, strict=False)):
+        name = argument.partition("=")[0] if argument.startswith("-") else previous
+        check_text(argument, name if name.startswith("-") and name.isascii() else f"argument {index}")

@@ -4,9 +4,10 @@ import argparse
 from pathlib import Path
 
 import torch
-from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from ..modeling import AutoMARSModelForCausalLM, get_base_model
+from ..loading import load_with_tokenizer
+from ..modeling import get_base_model
 
 
 __all__ = ["add_checkpoint_arguments", "load_checkpoint"]
@@ -33,11 +34,11 @@ def load_checkpoint(checkpoint: str, dtype: str, device: str) -> tuple[PreTraine
     """
     if checkpoint == QUICKSTART_CHECKPOINT and not Path(checkpoint).is_dir():
         raise ValueError(f"{checkpoint} is not there: run `make quickstart`, or name a checkpoint.")
-    if not isinstance(getattr(torch, dtype, None), torch.dtype):
+    if not isinstance(getattr(torch, dtype, None), torch.dtype) or not getattr(torch, dtype).is_floating_point:
         raise ValueError(f"`--dtype` must be float32, bfloat16 or float16, got {dtype!r}.")
     try:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:  # an unknown name, or nothing of the kind in this machine or build
         raise ValueError(f"`--device` {device!r} is not available: {str(error).splitlines()[0]}") from error
-    model = AutoMARSModelForCausalLM.from_pretrained(checkpoint, dtype=getattr(torch, dtype))
-    return get_base_model(model).to(device).eval(), AutoTokenizer.from_pretrained(checkpoint)
+    model, tokenizer = load_with_tokenizer(checkpoint, getattr(torch, dtype))
+    return get_base_model(model).to(device).eval(), tokenizer

@@ -2,6 +2,10 @@
 
 import argparse
 
+from .addresses import check_address
+from .argument_types import integer
+from .errors import one_line_errors
+
 
 __all__ = ["add_parser", "run"]
 
@@ -14,21 +18,20 @@ def add_parser(subparsers) -> None:
     )
     parser.add_argument("checkpoint", nargs="?", help="default: MARS_MODEL, the authors' 0.5B, or the quickstart's")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on")
-    parser.add_argument("--port", type=int, help="default: the first free one from 7860")
+    parser.add_argument(
+        "--port", type=integer(at_least=1, at_most=65535), help="default: the first free one from 7860"
+    )
     parser.add_argument("--share", action="store_true", help="make a public link through Gradio")
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> None:
     """Load the checkpoint and serve the page."""
-    try:
-        from ..demo import build_app, load_model
-    except ImportError as error:
-        raise SystemExit(f"hf-mars demo: error: {error}. Install it with `pip install hf-mars[demo]`.") from error
-    try:
-        model, tokenizer, source = load_model(options.checkpoint)
-    except OSError as error:
-        raise SystemExit(f"hf-mars demo: error: {error}") from error
-    build_app(model, tokenizer, source).launch(
-        server_name=options.host, server_port=options.port, share=options.share, show_error=True
-    )
+    with one_line_errors("hf-mars demo"):
+        try:
+            from ..demo import build_app, load_model
+        except ImportError as error:
+            raise ImportError(f"{error}. Install it with `pip install hf-mars[demo]`.") from error
+        check_address(options.host, options.port)
+        app = build_app(*load_model(options.checkpoint))
+        app.launch(server_name=options.host, server_port=options.port, share=options.share, show_error=True)

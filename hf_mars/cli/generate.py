@@ -8,8 +8,12 @@ import torch
 from transformers import PreTrainedTokenizerBase
 from transformers.generation.streamers import BaseStreamer
 
+from ..checking_text import check_text
+from ..loading import check_chat_template
 from ..text_stream import TextStream
+from .argument_types import integer, number
 from .checkpoints import add_checkpoint_arguments, load_checkpoint
+from .errors import one_line_errors
 
 
 __all__ = ["add_parser", "run"]
@@ -26,11 +30,15 @@ def add_parser(subparsers) -> None:
     )
     add_checkpoint_arguments(parser)
     parser.add_argument("--prompt", required=True, help="what the user says; - reads it from standard input")
-    parser.add_argument("--mars-threshold", type=float, help="confidence at which a mask is accepted")
+    parser.add_argument(
+        "--mars-threshold", type=number(at_least=0, at_most=1), help="confidence at which a mask is accepted"
+    )
     parser.add_argument("--mars-verify", action="store_true", help="lossless: the tokens of plain generation")
-    parser.add_argument("--mars-block-size", type=int, help="most tokens a forward may add; default: the training's")
-    parser.add_argument("--max-new-tokens", type=int, default=256, help="limit of the answer")
-    parser.add_argument("--temperature", type=float, default=0.0, help="0 is greedy")
+    parser.add_argument(
+        "--mars-block-size", type=integer(at_least=1), help="most tokens a forward may add; default: the training's"
+    )
+    parser.add_argument("--max-new-tokens", type=integer(at_least=1), default=256, help="limit of the answer")
+    parser.add_argument("--temperature", type=number(at_least=0), default=0.0, help="0 is greedy")
     parser.set_defaults(run=run)
 
 
@@ -68,9 +76,10 @@ class RunPrinter(BaseStreamer):
 
 def run(options: argparse.Namespace) -> None:
     """Print an answer, and what it took."""
-    try:
+    with one_line_errors("hf-mars generate"):
+        prompt = read_standard_input() if options.prompt == "-" else options.prompt
         model, tokenizer = load_checkpoint(options.checkpoint, options.dtype, options.device)
-        prompt = sys.stdin.read() if options.prompt == "-" else options.prompt
+        check_chat_template(tokenizer, options.checkpoint)
         inputs = tokenizer.apply_chat_template(
             [{"role": "user", "content": prompt}], add_generation_prompt=True, return_dict=True, return_tensors="pt"
         ).to(model.device)
@@ -85,11 +94,24 @@ def run(options: argparse.Namespace) -> None:
         printer = RunPrinter(tokenizer, with_colors=sys.stdout.isatty())
         start = time.perf_counter()
         model.generate(**inputs, streamer=printer, **arguments)
-    except (OSError, ValueError) as error:
-        raise SystemExit(f"hf-mars generate: error: {error}") from error
     seconds, num_tokens = time.perf_counter() - start, printer.num_tokens
     print(
         f"{num_tokens} tokens, {printer.num_forwards} forward passes, {num_tokens / printer.num_forwards:.2f} "
         f"tokens/forward, {num_tokens / seconds:.1f} tokens/s",
         file=sys.stderr,
     )
+
+
+def read_standard_input() -> str:
+    """
+    What is piped into the command.
+
+    Raises:
+        `ValueError`: If it is no text.
+    """
+    try:
+        return check_text(sys.stdin.read(), "standard input")
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"`standard input` is not {error.encoding.upper()} at byte {error.start}: convert it."
+        ) from error

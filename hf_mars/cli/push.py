@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 
 from ..hub import push_folder
+from .errors import one_line_errors
 
 
 __all__ = ["add_parser", "run"]
@@ -33,12 +34,13 @@ def add_parser(subparsers) -> None:
 def run(options: argparse.Namespace) -> None:
     """Push, and say what was uploaded."""
     arguments = {name: value for name, value in vars(options).items() if name != "run"}
-    try:
+    with one_line_errors("hf-mars push"):
         result = push_folder(**arguments)
-    except (OSError, RuntimeError, ValueError) as error:
-        raise SystemExit(f"hf-mars push: error: {error}") from error
-    print(f"Uploaded to {result.url}:")
-    for path in result.uploaded:
-        print(f"  {path}")
+    if options.create_pr and result.pull_request is None:
+        print(f"No pull request was opened: nothing differs from {result.url}.")
+    else:
+        print(f"Uploaded to {result.url}:")
+        for path in result.uploaded:
+            print(f"  {path}")
     if result.error is not None:
         raise SystemExit(f"hf-mars push: the weights are uploaded, the model card is not. {result.error}")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import datasets
 import torch
-from datasets import Dataset, DatasetDict
+from datasets import Dataset
 from transformers import AutoTokenizer
 from transformers.trainer_callback import PrinterCallback
 from transformers.utils import logging
@@ -27,8 +27,11 @@ from ..evaluation import (
 )
 from ..evaluation.tasks.word_problems import HELD_OUT_SEED, NUM_RESERVED, extract_answer, make_word_problems
 from ..hub import CheckpointCard
+from ..missing_paths import check_path
 from ..training import MARSConfig, MARSTrainer
-from .data import load_any_dataset
+from .argument_types import folder, integer, number
+from .data import load_any_dataset, select_split
+from .errors import one_line_errors
 from .smollm2 import load_smollm2
 from .timed_training import TimedTraining
 
@@ -64,30 +67,32 @@ def add_parser(subparsers) -> None:
         "clean stream already is that of stage 1.",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
-    parser.add_argument("--minutes", type=float, default=8.0, help="minutes of training")
+    parser.add_argument("--minutes", type=number(above=0), default=8.0, help="minutes of training")
     parser.add_argument("--model", help="local path or Hub id; default: SmolLM2-135M-Instruct from a package index")
     parser.add_argument("--dataset", help="local path or Hub id; default: generated step-by-step word problems")
     parser.add_argument("--mask-token", help="name of the mask token, see MARSConfig")
-    parser.add_argument("--block-size", type=int, default=4, help="most tokens a forward may add")
-    parser.add_argument("--batch-size", type=int, default=4, help="sequences a training step")
-    parser.add_argument("--learning-rate", type=float, default=3e-4, help="peak learning rate")
-    parser.add_argument("--seed", type=int, default=0, help="seed of data and training")
-    parser.add_argument("--output-dir", type=Path, default=Path("runs/quickstart"), help="where everything is written")
+    parser.add_argument("--block-size", type=integer(at_least=2), default=4, help="most tokens a forward may add")
+    parser.add_argument("--batch-size", type=integer(at_least=1), default=4, help="sequences a training step")
+    parser.add_argument("--learning-rate", type=number(above=0), default=3e-4, help="peak learning rate")
+    parser.add_argument("--seed", type=integer(at_least=0), default=0, help="seed of data and training")
+    parser.add_argument(
+        "--output-dir", type=folder, default=Path("runs/quickstart"), help="where everything is written"
+    )
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> None:
     """Fine-tune, save, reload, decode, report."""
-    if options.minutes <= 0:
-        raise SystemExit("hf-mars quickstart: error: `--minutes` must be positive.")
     if not sys.stderr.isatty():
         datasets.disable_progress_bars()
         logging.disable_progress_bar()
     torch.manual_seed(options.seed)
-    model_path = options.model or str(load_smollm2())
-    # SmolLM2 has no spare embedding row, but a special token that no data uses.
-    mask_token = options.mask_token or (None if options.model else "<empty_output>")
-    train_dataset, held_out = load_problems(options.dataset, options.seed)
+    timed_training = TimedTraining(options.minutes * 60, options.learning_rate)
+    with one_line_errors("hf-mars quickstart"):
+        if options.model is not None:
+            check_path(options.model, "--model")
+        train_dataset, held_out = load_problems(options.dataset, options.seed)
+        trainer = build_trainer(options, train_dataset, timed_training)
     checkpoint = options.output_dir / "checkpoint"
 
     print(
@@ -95,13 +100,26 @@ def run(options: argparse.Namespace) -> None:
         f"{options.minutes:g} minutes, block size {options.block_size}.\n"
         "One run serves as both stages of the paper: the clean stream carries the AR loss of stage 1."
     )
-    timed_training = TimedTraining(options.minutes * 60, options.learning_rate)
-    trainer = MARSTrainer(
-        model=model_path,
+    trainer.remove_callback(PrinterCallback)  # the progress bar shows the losses
+    trainer.train()
+    trainer.save_model(str(checkpoint))
+    print(f"Trained {trainer.state.global_step} steps. Saved to {checkpoint}, with its custom_generate/.")
+
+    model = AutoMARSModelForCausalLM.from_pretrained(checkpoint, dtype=torch.float32).to(trainer.model.device).eval()
+    tokenizer = AutoTokenizer.from_pretrained(checkpoint)
+    results = compare_methods(model, tokenizer, held_out)
+    report(results, timed_training, options, checkpoint, model.device)
+
+
+def build_trainer(options: argparse.Namespace, train_dataset: Dataset, timed_training: TimedTraining) -> MARSTrainer:
+    """The model, and how it is trained."""
+    return MARSTrainer(
+        model=options.model or str(load_smollm2()),
         args=MARSConfig(
             output_dir=str(options.output_dir / "trainer"),
             block_size=options.block_size,
-            mask_token=mask_token,
+            # SmolLM2 has no spare embedding row, but a special token that no data uses.
+            mask_token=options.mask_token or (None if options.model else "<empty_output>"),
             per_device_train_batch_size=options.batch_size,
             learning_rate=options.learning_rate,
             lr_scheduler_type="cosine",  # by the clock, see TimedTraining
@@ -120,15 +138,6 @@ def run(options: argparse.Namespace) -> None:
         train_dataset=train_dataset,
         callbacks=[timed_training],
     )
-    trainer.remove_callback(PrinterCallback)  # the progress bar shows the losses
-    trainer.train()
-    trainer.save_model(str(checkpoint))
-    print(f"Trained {trainer.state.global_step} steps. Saved to {checkpoint}, with its custom_generate/.")
-
-    model = AutoMARSModelForCausalLM.from_pretrained(checkpoint, dtype=torch.float32).to(trainer.model.device).eval()
-    tokenizer = AutoTokenizer.from_pretrained(checkpoint)
-    results = compare_methods(model, tokenizer, held_out)
-    report(results, timed_training, options, checkpoint, model.device)
 
 
 def load_problems(dataset: str | None, seed: int) -> tuple[Dataset, Dataset]:
@@ -136,14 +145,10 @@ def load_problems(dataset: str | None, seed: int) -> tuple[Dataset, Dataset]:
     if dataset is None:
         reserved = make_word_problems(NUM_RESERVED, seed=HELD_OUT_SEED)
         return make_word_problems(4000, seed=seed, exclude=reserved), reserved.select(range(NUM_HELD_OUT))
-    try:
-        data = load_any_dataset(dataset)
-    except ValueError as error:
-        raise SystemExit(f"hf-mars quickstart: error: `--dataset`: {error}") from error
-    data = data["train"] if isinstance(data, DatasetDict) else data
+    data = select_split(load_any_dataset(dataset, argument="--dataset"), "train", "--dataset")
     data = data.map(to_prompt_completion, remove_columns=data.column_names)
     if len(data) <= NUM_HELD_OUT:
-        raise SystemExit(f"hf-mars quickstart: error: `--dataset` needs more than {NUM_HELD_OUT} examples.")
+        raise ValueError(f"`--dataset` needs more than {NUM_HELD_OUT} examples, and has {len(data)}.")
     parts = data.train_test_split(test_size=NUM_HELD_OUT, seed=seed)
     return parts["train"], parts["test"]
 
@@ -154,10 +159,8 @@ def to_prompt_completion(example: dict) -> dict:
         messages = example["messages"]
         return {"prompt": messages[:-1], "completion": messages[-1:]}
     if "prompt" not in example or "completion" not in example:
-        raise SystemExit(
-            "hf-mars quickstart: error: `--dataset` needs a column `messages`, or `prompt` and `completion`; it has "
-            f"{sorted(example)}."
-        )
+        columns = ", ".join(sorted(example))
+        raise ValueError(f"`--dataset` needs a column `messages`, or `prompt` and `completion`; it has {columns}.")
     prompt, completion = example["prompt"], example["completion"]
     if isinstance(prompt, str):
         prompt = [{"role": "user", "content": prompt}]

@@ -1,43 +1,62 @@
 """`hf-mars sft`: TRL's command line for supervised fine-tuning, with [`MARSTrainer`]."""
 
+import sys
+from pathlib import Path
+
 from trl import (
     DatasetMixtureConfig,
     ModelConfig,
     ScriptArguments,
-    TrlParser,
-    get_dataset,
     get_peft_config,
     get_quantization_config,
 )
 
+from ..missing_paths import check_path
 from ..training import MARSConfig, MARSTrainer
-from .data import load_any_dataset
+from .config_file import ConfigParser
+from .data import load_any_dataset, load_mixture, select_split
+from .errors import one_line_errors
 
 
-__all__ = ["main", "train"]
+__all__ = ["build_trainer", "main", "train"]
+
+FLAGS = ("true", "false")
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Parse the arguments of TRL's `sft.py`, with those of [`MARSConfig`], and train."""
-    parser = TrlParser((ScriptArguments, MARSConfig, ModelConfig, DatasetMixtureConfig), prog="hf-mars sft")
-    train(*parser.parse_args_and_config(arguments, fail_with_unknown_args=True))
+    parser = ConfigParser((ScriptArguments, MARSConfig, ModelConfig, DatasetMixtureConfig), prog="hf-mars sft")
+    with one_line_errors("hf-mars sft"):
+        parsed = parser.parse_args_and_config(sys.argv[1:] if arguments is None else arguments)
+        trainer = build_trainer(*parsed)
+    script_args, *_ = parsed
+    train(trainer, script_args.dataset_name)
 
 
-def train(
+def build_trainer(
     script_args: ScriptArguments,
     training_args: MARSConfig,
     model_args: ModelConfig,
     dataset_args: DatasetMixtureConfig,
 ) -> MARSTrainer:
     """
-    Train, save, and push if asked to.
+    Load what is needed.
 
     Args:
         script_args ([`~trl.ScriptArguments`]): Data set and splits.
         training_args ([`MARSConfig`]): The run.
         model_args ([`~trl.ModelConfig`]): Model, quantisation and adapter.
         dataset_args ([`~trl.DatasetMixtureConfig`]): Several data sets instead of one.
+
+    Raises:
+        `ValueError`: If an argument does not fit, or names what is not there.
     """
+    if not model_args.model_name_or_path:
+        raise ValueError("`model_name_or_path` is missing: name the model to fine-tune.")
+    check_path(model_args.model_name_or_path, "model_name_or_path")
+    resume = training_args.resume_from_checkpoint
+    if isinstance(resume, str) and resume.lower() not in FLAGS and not Path(resume).is_dir():
+        raise ValueError(f"`resume_from_checkpoint` is {resume!r}, which is no directory.")
     training_args.model_init_kwargs = {
         "revision": model_args.model_revision,
         "trust_remote_code": training_args.trust_remote_code,
@@ -46,28 +65,49 @@ def train(
         **(training_args.model_init_kwargs or {}),
     }
     if dataset_args.datasets:
-        dataset = get_dataset(dataset_args)
+        dataset = load_mixture(dataset_args)
     elif script_args.dataset_name:
         dataset = load_any_dataset(
-            script_args.dataset_name, script_args.dataset_config, streaming=script_args.dataset_streaming
+            script_args.dataset_name,
+            script_args.dataset_config,
+            streaming=script_args.dataset_streaming,
+            argument="dataset_name",
         )
     else:
         raise ValueError("Either `datasets` or `dataset_name` must be provided.")
-    has_eval = training_args.eval_strategy != "no"
+    eval_dataset = None
+    if training_args.eval_strategy != "no":
+        eval_dataset = select_split(dataset, script_args.dataset_test_split, "dataset_test_split")
+    train_dataset = select_split(dataset, script_args.dataset_train_split, "dataset_train_split")
+    try:
+        return MARSTrainer(
+            model=model_args.model_name_or_path,
+            args=training_args,
+            train_dataset=train_dataset,
+            eval_dataset=eval_dataset,
+            quantization_config=get_quantization_config(model_args),
+            peft_config=get_peft_config(model_args),
+        )
+    except KeyError as error:  # TRL reads columns without looking whether they are there
+        columns = ", ".join(train_dataset.column_names or ["none that are known before they are read"])
+        raise ValueError(
+            f"The data set has no column {error}. It needs `messages`, `prompt` and `completion`, or the text that "
+            f"`dataset_text_field` names, and has {columns}."
+        ) from error
 
-    trainer = MARSTrainer(
-        model=model_args.model_name_or_path,
-        args=training_args,
-        train_dataset=dataset[script_args.dataset_train_split],
-        eval_dataset=dataset[script_args.dataset_test_split] if has_eval else None,
-        quantization_config=get_quantization_config(model_args),
-        peft_config=get_peft_config(model_args),
-    )
-    resume = training_args.resume_from_checkpoint
-    is_flag = isinstance(resume, str) and resume.lower() in ("true", "false")
+
+def train(trainer: MARSTrainer, dataset_name: str | None) -> None:
+    """
+    Train, save, and push if asked to.
+
+    Args:
+        trainer ([`MARSTrainer`]): What trains.
+        dataset_name (`str`, *optional*): The data set, for the model card.
+    """
+    resume = trainer.args.resume_from_checkpoint
+    is_flag = isinstance(resume, str) and resume.lower() in FLAGS
     trainer.train(resume_from_checkpoint=resume.lower() == "true" if is_flag else resume)
-    trainer.save_model(training_args.output_dir)
-    trainer.accelerator.print(f"Saved to {training_args.output_dir}.")
-    if training_args.push_to_hub:
-        trainer.push_to_hub(dataset_name=script_args.dataset_name)
-    return trainer
+    trainer.save_model(trainer.args.output_dir)
+    trainer.accelerator.print(f"Saved to {trainer.args.output_dir}.")
+    if trainer.args.push_to_hub:
+        trainer.push_to_hub(dataset_name=dataset_name)

@@ -4,9 +4,13 @@ import argparse
 import json
 from pathlib import Path
 
+from ..checking_text import check_text
 from ..evaluation import Method, MethodResult, format_table, tune
 from ..evaluation.tasks import TASKS, load_task
+from ..loading import check_chat_template
+from .argument_types import integer, number
 from .checkpoints import add_checkpoint_arguments, load_checkpoint
+from .errors import one_line_errors
 
 
 __all__ = ["add_parser", "run"]
@@ -21,17 +25,23 @@ def add_parser(subparsers) -> None:
     add_checkpoint_arguments(parser)
     parser.add_argument("--prompts", type=Path, help="file with a prompt a line: text, or a JSON list of messages")
     parser.add_argument("--task", default="word_problems", help=f"where the prompts come from: {', '.join(TASKS)}")
-    parser.add_argument("--limit", type=int, default=16, help="number of prompts")
-    parser.add_argument("--batch-size", type=int, default=1, help="prompts decoded together")
-    parser.add_argument("--max-loss", type=float, help="points of accuracy that may be lost; default: lossless only")
-    parser.add_argument("--block-sizes", type=int, nargs="+", help="default: the checkpoint's and half of it")
-    parser.add_argument("--max-new-tokens", type=int, default=256, help="limit of an answer")
+    parser.add_argument("--limit", type=integer(at_least=1), default=16, help="number of prompts")
+    parser.add_argument("--batch-size", type=integer(at_least=1), default=1, help="prompts decoded together")
+    parser.add_argument(
+        "--max-loss",
+        type=number(at_least=0, at_most=100),
+        help="points of accuracy that may be lost; default: lossless only",
+    )
+    parser.add_argument(
+        "--block-sizes", type=integer(at_least=2), nargs="+", help="default: the checkpoint's and half of it"
+    )
+    parser.add_argument("--max-new-tokens", type=integer(at_least=1), default=256, help="limit of an answer")
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> None:
     """Measure, and print the arguments."""
-    try:
+    with one_line_errors("hf-mars tune"):
         is_correct = None
         if options.prompts is not None:
             prompts = read_prompts(options.prompts)[: options.limit]
@@ -39,6 +49,7 @@ def run(options: argparse.Namespace) -> None:
             task = load_task(options.task, options.limit)
             prompts, is_correct = task.prompts, task.is_correct
         model, tokenizer = load_checkpoint(options.checkpoint, options.dtype, options.device)
+        check_chat_template(tokenizer, options.checkpoint)
         best, results = tune(
             model,
             tokenizer,
@@ -49,19 +60,41 @@ def run(options: argparse.Namespace) -> None:
             block_sizes=options.block_sizes,
             max_new_tokens=options.max_new_tokens,
         )
-    except (ImportError, OSError, RuntimeError, ValueError) as error:
-        raise SystemExit(f"hf-mars tune: error: {error}") from error
     print("\n" + format_table(results) + "\n")
     print(describe(best))
 
 
 def read_prompts(path: Path) -> list[list[dict[str, str]]]:
-    """Chat messages from a file with one prompt a line."""
-    prompts = []
-    for line in filter(None, path.read_text(encoding="utf-8").splitlines()):
-        messages = json.loads(line) if line.startswith("[{") else [{"role": "user", "content": line}]
-        prompts.append(messages)
+    """
+    Chat messages from a file with one prompt a line.
+
+    Raises:
+        `ValueError`: If the file is not UTF-8, holds no prompt, or a line that begins like messages and is none.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except UnicodeDecodeError as error:
+        raise ValueError(f"`--prompts` {str(path)!r} is not UTF-8 at byte {error.start}: convert it.") from error
+    prompts = [read_prompt(line, f"{path}, line {number}") for number, line in enumerate(lines, 1) if line]
+    if not prompts:
+        raise ValueError(f"`--prompts` {str(path)!r} is empty: write one prompt a line.")
     return prompts
+
+
+def read_prompt(line: str, place: str) -> list[dict[str, str]]:
+    """One line of it; `place` is where it stands."""
+    if not line.startswith("[{"):
+        return [{"role": "user", "content": line}]
+    try:
+        messages = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"`--prompts` ({place}) is not JSON: {error}") from error
+    for message in messages:
+        texts = [message.get(name) for name in ("role", "content")] if isinstance(message, dict) else [None]
+        if not all(isinstance(text, str) for text in texts):
+            raise ValueError(f"`--prompts` ({place}) needs messages with `role` and `content`, both of them text.")
+        check_text("".join(texts), place)
+    return messages
 
 
 def describe(best: MethodResult) -> str:

@@ -4,9 +4,9 @@ import os
 from pathlib import Path
 
 import torch
-from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from ..modeling import AutoMARSModelForCausalLM
+from ..loading import check_chat_template, load_with_tokenizer
 
 
 __all__ = ["load_model"]
@@ -36,10 +36,11 @@ def load_model(source: str | None = None) -> tuple[PreTrainedModel, PreTrainedTo
         try:
             device = "cuda" if torch.cuda.is_available() else "cpu"
             dtype = torch.float32 if device == "cpu" else torch.bfloat16
-            model = AutoMARSModelForCausalLM.from_pretrained(candidate, dtype=dtype)
-            return model.to(device).eval(), AutoTokenizer.from_pretrained(candidate), candidate
-        except (OSError, ValueError) as error:
-            problems.append(f"{candidate}: {str(error).splitlines()[0]}")
+            model, tokenizer = load_with_tokenizer(candidate, dtype)
+            check_chat_template(tokenizer, candidate)
+            return model.to(device).eval(), tokenizer, candidate
+        except ValueError as error:
+            problems.append(str(error).removesuffix("."))
     raise OSError(
         f"No checkpoint to show ({'; '.join(problems)}). Set MARS_MODEL to the Hub id or directory of one, "
         "or run `make quickstart` to train one."

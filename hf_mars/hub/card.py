@@ -8,13 +8,15 @@ from typing import Any
 from huggingface_hub import ModelCard, ModelCardData
 from huggingface_hub.constants import REPOCARD_NAME
 from transformers.utils import logging
+from yaml import YAMLError
 
+from ..checking_text import check_text
 from ..evaluation import Evaluation, format_table
 from .blocks import BLOCKS, new_card, read_block, render_block, replace_block
 from .eval_results import PICTURE_FILE, model_index, replace_results, write_eval_results
 from .facts import CheckpointFacts
 from .front_matter import merge_front_matter, update_front_matter
-from .paths import read_card
+from .paths import read_card, write_card
 
 
 __all__ = ["CheckpointCard"]
@@ -63,10 +65,13 @@ class CheckpointCard:
         return dataclasses.replace(self, text=str(card))
 
     def without_evaluation(self) -> "CheckpointCard":
-        """The card without what a sweep has put into it."""
+        """The card without what a sweep has put into it; front matter that cannot be read stays as it is."""
         if self.text is None:
             return self
-        card = ModelCard(self.text)
+        try:
+            card = ModelCard(self.text)
+        except (TypeError, ValueError, YAMLError):
+            return dataclasses.replace(self, text=replace_block(self.text, "evaluation", ""))
         card.text = replace_block(card.text, "evaluation", "")
         replace_results(card.data, [])
         return dataclasses.replace(self, text=str(card))
@@ -101,6 +106,7 @@ class CheckpointCard:
                 evaluation = write_eval_results(self.directory, evaluation)
             facts = facts or CheckpointFacts.read(self.directory)
             card = self._render(given or ModelCardData(), evaluation, training, repo_id, facts)
+            check_text(str(card), REPOCARD_NAME)  # saving would empty the file first
             card.save(self.directory / REPOCARD_NAME)
         except Exception as error:  # whatever it is, it may not cost the weights
             message = f"The model card of {self.directory.name} was not written: {error}"
@@ -109,11 +115,11 @@ class CheckpointCard:
         return None
 
     def _restore(self) -> None:
-        path = self.directory / REPOCARD_NAME  # by now PEFT may have written a card of its own, with local paths
+        # By now PEFT may have written a card of its own, with local paths.
         if self.text is not None:
-            path.write_text(self.text, encoding="utf-8")
+            write_card(self.directory, self.text)
         else:
-            path.unlink(missing_ok=True)
+            (self.directory / REPOCARD_NAME).unlink(missing_ok=True)
 
     def _render(
         self,

@@ -12,6 +12,7 @@ from transformers.utils import ADAPTER_CONFIG_NAME, GENERATION_CONFIG_NAME, logg
 from .. import decoding
 from ..evaluation import EVALUATION_FILE
 from .card import CheckpointCard
+from .former_files import remove_former_files
 
 
 __all__ = ["CheckpointFrame", "complete_checkpoint", "rewrite_json"]
@@ -53,8 +54,9 @@ class CheckpointFrame:
 
 def complete_checkpoint(directory: str | Path, mars: dict[str, int]) -> None:
     """
-    Add to saved weights what decoding needs: `hf_mars/decoding` as it stands, as `custom_generate/`, and for an
-    adapter, which is saved without the model's `config.json`, the `mars` entry in its `adapter_config.json`.
+    Add to saved weights what decoding needs: `hf_mars/decoding` as it stands, as `custom_generate/`, without the files
+    of earlier versions, and for an adapter, which is saved without the model's `config.json`, the `mars` entry in its
+    `adapter_config.json`.
     """
     directory = Path(directory)
     destination = directory / "custom_generate"
@@ -62,6 +64,7 @@ def complete_checkpoint(directory: str | Path, mars: dict[str, int]) -> None:
     source = Path(decoding.__file__).parent
     for path in (*source.glob("*.py"), source / "requirements.txt"):
         shutil.copyfile(path, destination / path.name)
+    remove_former_files(destination)
 
     adapter_config = directory / ADAPTER_CONFIG_NAME
     if adapter_config.exists():

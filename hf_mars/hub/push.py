@@ -30,16 +30,18 @@ class PushResult:
     What a push did.
 
     Args:
-        url (`str`): Address of the repository, or of the pull request.
+        url (`str`): Address of the pull request if one was opened, else of the repository.
         commit ([`~huggingface_hub.CommitInfo`]): The last commit.
         uploaded (`list[str]`): Files that are in the repository now.
         error (`str`, *optional*): Why the model card and its evaluation are not there, if they are not.
+        pull_request (`str`, *optional*): Address of the pull request; none is opened where nothing differs.
     """
 
     url: str
     commit: CommitInfo
     uploaded: list[str]
     error: str | None = None
+    pull_request: str | None = None
 
 
 def push_to_hub(
@@ -113,7 +115,7 @@ def push_folder(
         private (`bool`, *optional*): Whether a new repository is private. By default as the account says.
         token (`str` or `bool`, *optional*): Token with write access. Defaults to that of `hf auth login`.
         revision (`str`, *optional*): Branch to push to, created if missing. Defaults to `"main"`.
-        create_pr (`bool`, *optional*, defaults to `False`): Whether to open a pull request instead.
+        create_pr (`bool`, *optional*, defaults to `False`): Whether to open a pull request instead, with what differs.
         commit_message (`str`, *optional*): Message of the commits.
         endpoint (`str`, *optional*): Address of the Hub. Defaults to `HF_ENDPOINT`.
 
@@ -138,25 +140,34 @@ def push_folder(
             commit = branch.upload(staging, message, create_pr, ignore_patterns=list(CARD_FILES))
         except (HTTPError, LocalTokenNotFoundError, RuntimeError) as error:  # hf_xet raises the last
             raise branch.explain(error, staging) from error
-        url = commit.pr_url or f"{branch.api.endpoint}/{repo_id}"
+        pull_request = commit.pr_url  # none if nothing differs
         uploaded = list_files(staging, with_card=False)
-        if create_pr:
+        if pull_request is not None:
             branch = dataclasses.replace(branch, revision=commit.pr_revision)
 
         try:
             card = CheckpointCard.read(staging).merged_into(branch.fetch_card())
         except Exception as unreadable:  # a card that cannot be read is not overwritten
-            error = f"The model card of {repo_id} could not be read, and was left as it is: {first_line(unreadable)}"
+            error = (
+                f"The model card of {repo_id} was left as it is, since it or that of {folder.name} could not be read: "
+                f"{first_line(unreadable)}"
+            )
             logger.error(error)
         else:
             error = card.write(ModelCardData(base_model=base_model, license=license), evaluation, repo_id=repo_id)
         if error is None:
             try:
                 message = commit_message or "Upload model card"
-                commit = branch.upload(staging, message, allow_patterns=list(CARD_FILES))
+                opens_one = create_pr and pull_request is None
+                commit = branch.upload(staging, message, opens_one, allow_patterns=list(CARD_FILES))
+                pull_request = pull_request or commit.pr_url
                 uploaded = list_files(staging, with_card=True)
             except (HTTPError, ValueError) as refused:
                 error = f"The Hub did not take the model card: {refused}"
                 logger.error(error)
-    logger.info(f"Uploaded to {url}: {', '.join(uploaded)}.")
-    return PushResult(url=url, commit=commit, uploaded=uploaded, error=error)
+    url = pull_request or f"{branch.api.endpoint}/{repo_id}"
+    if create_pr and pull_request is None:
+        logger.warning(f"No pull request was opened: nothing differs from {url}.")
+    else:
+        logger.info(f"Uploaded to {url}: {', '.join(uploaded)}.")
+    return PushResult(url, commit, uploaded, error, pull_request)

@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 import torch
 from transformers import PreTrainedModel
 
+from .checking_options import check_positive, check_types, read_origins
 from .memory import KVBudget
 from .policy import ThresholdPolicy
 from .scheduler import Scheduler
 
 
-__all__ = ["ServerConfig", "ServingConfig", "check_positive"]
+__all__ = ["ServerConfig", "ServingConfig"]
 
 DTYPES = ("float32", "bfloat16", "float16", "float64")
 
@@ -61,6 +62,10 @@ class ServingConfig:
             Most answers to one request.
         max_body_bytes (`int`, *optional*, defaults to `1_000_000`):
             Most bytes of a request's body.
+
+        allowed_origins (`str`, *optional*, defaults to `"*"`):
+            Origins of the pages whose scripts may ask from a browser, with commas between them or as a JSON list:
+            `"*"` for all, as vLLM's option of the same name has it by default, `""` for none.
 
         > Parameters that control what is told
 
@@ -113,6 +118,13 @@ class ServingConfig:
     )
     max_n: int = field(default=8, metadata={"help": "Most answers to one request."})
     max_body_bytes: int = field(default=1_000_000, metadata={"help": "Most bytes of a request's body."})
+    allowed_origins: str = field(
+        default="*",
+        metadata={
+            "help": "Origins of the pages whose scripts may ask from a browser, such as https://example.org, with "
+            "commas between them or as a JSON list; * for all."
+        },
+    )
     per_request_spec_decode_metrics: str = field(
         default="none",
         metadata={
@@ -126,11 +138,13 @@ class ServingConfig:
     )
 
     def __post_init__(self):
+        check_types(self)
         if self.dtype not in DTYPES:
             raise ValueError(f"`dtype` must be one of {', '.join(DTYPES)}, got {self.dtype!r}.")
         self.make_policy()  # which checks its own
         check_positive(self, "max_rows", "prefill_chunk", "kv_memory")
         check_positive(self, "max_prompt_tokens", "max_output_tokens", "max_n", "max_body_bytes")
+        read_origins(self.allowed_origins)
         if not 0 <= self.drain_timeout < math.inf:
             raise ValueError(f"`drain_timeout` must be a number of seconds, got {self.drain_timeout}.")
 
@@ -214,14 +228,3 @@ class ServerConfig(ServingConfig):
             raise ValueError(f"`port` must be between 1 and 65535, got {self.port}.")
         if self.admin_token is None:
             self.admin_token = os.environ.get("MARS_ADMIN_TOKEN")
-
-
-def check_positive(config: ServingConfig, *names: str) -> None:
-    """
-    Raises:
-        `ValueError`: If one of these options is set, and no number above 0.
-    """
-    for name in names:
-        value = getattr(config, name)
-        if value is not None and not 0 < value < math.inf:
-            raise ValueError(f"`{name}` must be a positive number, got {value}.")

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from huggingface_hub import HfApi, ModelCardData
 from peft import PeftModel
+from safetensors import SafetensorError
 from torch.utils.data import DataLoader, Dataset
 from transformers import AutoProcessor, PreTrainedModel, ProcessorMixin
 from trl import SFTTrainer
@@ -269,14 +270,22 @@ class MARSTrainer(SFTTrainer):
 
 
 def load_model(model_id: str, args: MARSConfig, quantization_config: Any = None) -> PreTrainedModel:
-    """Load a model with the arguments that [`~trl.SFTTrainer`] would load it with."""
+    """
+    Load a model with the arguments that [`~trl.SFTTrainer`] would load it with.
+
+    Raises:
+        `OSError`: If it cannot be loaded; not all that transformers says names it.
+    """
     kwargs = dict(args.model_init_kwargs or {})
     if quantization_config is not None:
         kwargs["quantization_config"] = quantization_config
     if args.distributed_state.distributed_type in ("MULTI_GPU", "DEEPSPEED"):
         kwargs["device_map"] = None
     kwargs.setdefault("trust_remote_code", args.trust_remote_code)
-    return create_model_from_path(model_id, **kwargs)
+    try:
+        return create_model_from_path(model_id, **kwargs)
+    except (OSError, SafetensorError) as error:
+        raise OSError(f"The model {model_id!r} could not be loaded: {error}") from error
 
 
 def eval_name(key: str | None = None) -> str:

@@ -1,3 +1,4 @@
+import io
 import re
 
 import pytest
@@ -32,8 +33,15 @@ def test_one_answer_and_its_counts(capsys, checkpoint):
     assert verified == plain
 
 
-def test_bad_arguments_are_one_line(checkpoint):
-    with pytest.raises(SystemExit, match="mars_threshold"):
-        main(["generate", checkpoint, "--prompt", "a", "--mars-threshold", "7"])
-    with pytest.raises(SystemExit, match="hf-mars generate: error"):
-        main(["generate", "nowhere/there", "--prompt", "a"])
+@pytest.mark.parametrize("errors", ["strict", "surrogateescape"])
+@pytest.mark.parametrize("text", [b"caf\xe9", b"\xff\xfe", b"\xed\xa0\x80"])
+def test_standard_input_that_is_no_text_is_one_line(monkeypatch, checkpoint, errors, text):
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text), encoding="utf-8", errors=errors))
+    with pytest.raises(SystemExit, match="hf-mars generate: error: `standard input`.* UTF-8 at") as ended:
+        main(["generate", checkpoint, "--prompt", "-"])
+    assert ended.value.code == 2
+
+
+def test_a_prompt_from_standard_input(monkeypatch, capsys, checkpoint):
+    monkeypatch.setattr("sys.stdin", io.StringIO("Count from 3."))
+    assert generate(capsys, checkpoint, "--prompt", "-") == generate(capsys, checkpoint)

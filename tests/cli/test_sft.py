@@ -51,11 +51,8 @@ def test_two_stages(paths):
     assert AutoMARSModelForCausalLM.from_pretrained(paths / "out" / "stage2").config.mars["block_size"] == 4
 
 
-def test_a_missing_dataset_is_an_error(paths):
-    with pytest.raises(ValueError, match="dataset_name"):
-        main(["sft", "--model_name_or_path", str(paths / "base"), "--output_dir", str(paths / "out")])
-
-
-def test_unknown_arguments_are_an_error(paths):
-    with pytest.raises(ValueError, match="blocksize"):
-        main(["sft", "--model_name_or_path", "x", "--output_dir", str(paths), "--blocksize", "3"])
+def test_the_two_stages_name_what_is_missing(paths):
+    command = [sys.executable, str(ROOT / "examples" / "two_stage.py"), "--model", str(paths / "base")]
+    result = subprocess.run([*command, "--dataset", "data/trian.jsonl"], capture_output=True, text=True)
+    assert result.returncode == 2 and "Traceback" not in result.stderr
+    assert result.stderr.splitlines()[-1].startswith("two_stage.py: error: `--dataset` is 'data/trian.jsonl'")

@@ -23,7 +23,11 @@ def test_prints_the_arguments_of_the_fastest_way(tmp_path, checkpoint, capsys):
 
 @pytest.mark.parametrize(
     ("options", "message"),
-    [(["--max-loss", "-1"], "max_loss"), (["--task", "x"], "no task"), (["--prompts", "nowhere.txt"], "nowhere.txt")],
+    [
+        (["--max-loss", "-1"], "--max-loss"),
+        (["--task", "x"], "no task"),
+        (["--prompts", "nowhere.txt"], "nowhere.txt"),
+    ],
 )
 def test_bad_options_are_named(checkpoint, options, message):
     with pytest.raises(SystemExit, match=message):

@@ -150,6 +150,25 @@ def test_pull_requests_branches_and_messages(checkpoint, hub):
     assert "notes.txt" in hub.files(REPO, "v2") and hub.files(REPO) == main
 
 
+def test_a_pull_request_holds_what_differs_and_none_is_opened_for_nothing(checkpoint, hub, caplog, capsys):
+    push_folder(checkpoint, REPO, **arguments(hub))
+    main_before = dict(hub.files(REPO))
+    result = push_folder(checkpoint, REPO, **arguments(hub, create_pr=True))
+    assert result.pull_request is None and result.error is None and result.url == f"{hub.url}/{REPO}"
+    assert any("No pull request was opened" in record.getMessage() for record in caplog.records)
+    options = ["push", str(checkpoint), REPO, "--endpoint", hub.url, "--token", WRITE_TOKEN, "--create-pr"]
+    main(options)
+    assert f"No pull request was opened: nothing differs from {hub.url}/{REPO}." in capsys.readouterr().out
+    assert list(hub.repositories[REPO].revisions) == ["main"]
+
+    result = push_folder(checkpoint, REPO, license="mit", **arguments(hub, create_pr=True))
+    assert result.url == result.pull_request == f"{hub.url}/{REPO}/discussions/1"
+    proposed = hub.files(REPO, "refs/pr/1")
+    assert b"license: mit" in proposed["README.md"], "the card alone differs"
+    assert {name for name in proposed if proposed[name] != main_before[name]} == {"README.md"}
+    assert hub.files(REPO) == main_before, "nothing goes past the pull request"
+
+
 def test_what_a_person_wrote_on_the_hub_stays(checkpoint, hub):
     push_folder(checkpoint, REPO, **arguments(hub))
     files = hub.files(REPO)

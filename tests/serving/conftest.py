@@ -14,6 +14,7 @@ from contextlib import contextmanager
 import pytest
 
 from hf_mars import save_pretrained
+from hf_mars.serving import Scheduler, ThresholdPolicy
 from tests.tiny_text import sharp_text_model
 
 
@@ -31,6 +32,25 @@ def checkpoint(tmp_path_factory, text_model):
     directory = tmp_path_factory.mktemp("serving") / "checkpoint"
     save_pretrained(model, directory, tokenizer)
     return directory
+
+
+@pytest.fixture
+def make_scheduler(text_model):
+    """Makes schedulers of the model, which are closed at the end."""
+    made = []
+
+    def make(**arguments):
+        made.append(
+            Scheduler(
+                text_model[0],
+                **{"policy": ThresholdPolicy("fixed", 0.0, 0.5, verify=True), "max_queue": 100, **arguments},
+            )
+        )
+        return made[-1]
+
+    yield make
+    for scheduler in made:
+        scheduler.close(timeout=0)
 
 
 class Server:

@@ -55,10 +55,32 @@ class TestParsing:
         ({"drain_timeout": float("inf")}, "drain_timeout"),
         ({"max_queue": 0}, "max_queue"),
         ({"port": 0}, "port"),
+        ({"allowed_origins": "example.org"}, "allowed_origins"),
+        ({"allowed_origins": "https://example.org/page"}, "allowed_origins"),
+        ({"allowed_origins": '["*", 5]'}, "allowed_origins"),
     ],
 )
 def test_wrong_options_are_named(options, name):
     with pytest.raises(ValueError, match=f"`{name}`"):
+        ServerConfig(checkpoint="x", **options)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"max_rows": [3]},
+        {"max_rows": 2.5},
+        {"max_rows": True},
+        {"kv_memory": "much"},
+        {"threshold_min": None},
+        {"host": 5},
+        {"verify": 1},
+        {"allowed_origins": ["*"]},
+        {"model_name": 5},
+    ],
+)
+def test_options_of_another_type_are_named(options):
+    with pytest.raises(TypeError, match=f"`{next(iter(options))}` must be .*, got"):
         ServerConfig(checkpoint="x", **options)
 
 
@@ -83,17 +105,61 @@ def test_the_scheduler_is_that_of_the_options(text_model):
         scheduler.close()
 
 
+FILES = {
+    "list.yaml": b"max_rows: [1]",
+    "words.yaml": b"max_rows: many",
+    "fraction.yaml": b"max_rows: 2.5",
+    "host.yaml": b"host: 5",
+    "unknown.yaml": b"max_rwos: 2",
+    "malformed.yaml": b"a: [1\nb: }",
+    "latin.yaml": b"host: caf\xe9",
+    "sequence.yaml": b"- 1",
+    "key.yaml": b"1: 2",
+    "empty.yaml": b"",
+}
+
+
 @pytest.mark.parametrize(
     "arguments, words",
     [
         (["x", "--max-rwos", "3"], "max-rwos"),
+        (["x", "y"], "y"),
         (["x", "--config", "nowhere/there.yaml"], "nowhere"),
+        (["x", "--config=nowhere/there.yaml"], "nowhere"),
         (["--threshold-min", "2", "x"], "threshold_min"),
+        (["x", "--config"], "--config"),
+        (["x", "--config", "--max-rows", "3"], "--config"),
+        (["x", "--config", "list.yaml"], r"`max_rows` in 'list.yaml'.*\[1\]"),
+        (["x", "--config", "words.yaml"], "max_rows.*many"),
+        (["x", "--config", "fraction.yaml"], "`max_rows`.*2.5"),
+        (["x", "--config", "host.yaml"], "`host`.*5"),
+        (["x", "--config", "unknown.yaml"], "unknown.yaml.*max_rwos"),
+        *((["x", "--config", f"{name}.yaml"], f"{name}.yaml") for name in ("malformed", "latin", "sequence", "key")),
+        (["x", "--config", "empty.yaml"], "empty.yaml"),
+        (["x", "--allowed-origins", "example.org"], "allowed_origins.*example.org"),
     ],
 )
-def test_errors_are_one_line(arguments, words):
-    with pytest.raises(SystemExit, match=f"hf-mars serve: error: .*{words}"):
+def test_errors_are_one_line(arguments, words, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name, content in FILES.items():
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(SystemExit, match=f"^hf-mars serve: error: .*{words}[^\n]*$") as ended:
         main(["serve", *arguments])
+    assert ended.value.code == 2
+
+
+@pytest.mark.parametrize(
+    "flag, verify",
+    [(["--verify"], True), (["--verify", "true"], True), (["--verify", "no"], False), (["--verify=true"], True)],
+)
+def test_a_flag_leaves_the_checkpoint_alone(monkeypatch, flag, verify):
+    made = []
+    monkeypatch.setattr("hf_mars.cli.serve.load_checkpoint", lambda *arguments: (None, None))
+    monkeypatch.setattr(ServerConfig, "make_scheduler", lambda config, *arguments: made.append(config) or 1 / 0)
+    for arguments in ([*flag, "there"], ["there", *flag], [*flag, "--port", "8123", "there"]):
+        with pytest.raises(ZeroDivisionError):
+            main(["serve", "--policy", "fixed", *arguments])
+    assert {(config.checkpoint, config.verify) for config in made} == {("there", verify)}
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from transformers import GenerationConfig, WatermarkingConfig
 from hf_mars.serving import GenerationRequest, Scheduler, ThresholdPolicy
 from hf_mars.serving.generation_config import follow_generation_config
 from hf_mars.serving.openai.protocol import ChatCompletionRequest
-from tests.serving.test_scheduler import Collector
+from tests.serving.scheduling import Collector
 
 
 PROMPTS = [[5, 6, 7], [9, 8]]

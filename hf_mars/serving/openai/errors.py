@@ -12,7 +12,7 @@ from starlette.exceptions import HTTPException
 from ..request import QueueFull
 
 
-__all__ = ["ERROR_HANDLERS", "APIError", "error_body"]
+__all__ = ["ERROR_HANDLERS", "APIError", "apologize", "error_body"]
 
 
 class APIError(Exception):
@@ -82,7 +82,6 @@ ERROR_HANDLERS = {
     QueueFull: postpone,
     RequestValidationError: explain,
     HTTPException: report,
-    Exception: apologize,
 }
 
 

@@ -77,7 +77,8 @@ def add_operations(app: FastAPI, metrics: Metrics, policy: ThresholdPolicy, admi
         metrics ([`Metrics`]): The numbers.
         policy ([`ThresholdPolicy`]): What is turned.
         admin_token (`str`, *optional*):
-            Bearer token of `/admin/threshold`. Without one, or with an empty one, it answers to this machine alone.
+            Bearer token of `/admin/threshold`. Without one, or with an empty one, it answers to this machine alone,
+            and to no page in its browser.
     """
     app.state.operations = Operations(metrics, policy, admin_token)
     app.include_router(router)
@@ -92,8 +93,9 @@ def check_admin(http_request: Request, admin_token: str | None) -> None:
         given = http_request.headers.get("authorization", "").removeprefix("Bearer ")
         if not hmac.compare_digest(given.encode(), admin_token.encode()):
             raise APIError("`Authorization` must be the bearer token of the server.", "Authorization", 401)
-    elif http_request.client is None or http_request.client.host not in LOOPBACK:
-        raise APIError("Only this machine may do that: start the server with `--admin-token`.", status=403)
+    elif http_request.client is None or http_request.client.host not in LOOPBACK or "origin" in http_request.headers:
+        message = "Only this machine may do that, and no page in its browser: start the server with `--admin-token`."
+        raise APIError(message, status=403)
 
 
 def describe(policy: ThresholdPolicy) -> dict[str, Any]:

@@ -5,7 +5,6 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Depends, Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
-from openai.types import Model
 
 from .completing import ClientGone, Completing, until_gone
 from .errors import APIError
@@ -53,14 +52,14 @@ async def create_completion(
 @router.get("/v1/models")
 async def list_models(served: Served) -> dict[str, Any]:
     """The one model there is."""
-    model = Model(
-        id=served.name,
-        object="model",
-        created=served.created,
-        owned_by="hf_mars",
-        max_model_len=served.max_length,
-    )
-    return {"object": "list", "data": [model.to_dict()]}
+    return {"object": "list", "data": [served.describe()]}
+
+
+@router.get("/v1/models/{name:path}")
+async def retrieve_model(name: str, served: Served) -> dict[str, Any]:
+    """The model of that name; names of the Hub have a slash."""
+    served.check_name(name)
+    return served.describe()
 
 
 @router.get("/health")

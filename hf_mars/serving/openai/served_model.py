@@ -3,8 +3,10 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from jinja2 import TemplateError
+from openai.types import Model
 from transformers import PreTrainedTokenizerBase
 
 from ..config import ServingConfig
@@ -45,14 +47,28 @@ class ServedModel:
         """The name that requests must give."""
         return self.config.served_model_name
 
+    def describe(self) -> dict[str, Any]:
+        """OpenAI's description of a model, with the tokens of its context."""
+        model = Model(
+            id=self.name, object="model", created=self.created, owned_by="hf_mars", max_model_len=self.max_length
+        )
+        return model.to_dict()
+
+    def check_name(self, name: str) -> None:
+        """
+        Raises:
+            [`APIError`]: If that is another model.
+        """
+        if name != self.name:
+            message = f"`model` {name!r} is not served here: {self.name!r} is."
+            raise APIError(message, "model", 404, "model_not_found")
+
     def check(self, body: ChatCompletionRequest | CompletionRequest) -> None:
         """
         Raises:
             [`APIError`]: If a request is for another model, or for too many answers.
         """
-        if body.model != self.name:
-            message = f"`model` {body.model!r} is not served here: {self.name!r} is."
-            raise APIError(message, "model", 404, "model_not_found")
+        self.check_name(body.model)
         if (body.n or 1) > self.config.max_n:
             raise APIError(f"`n` must be at most {self.config.max_n}, got {body.n}.", "n")
 

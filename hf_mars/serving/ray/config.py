@@ -5,7 +5,8 @@ from dataclasses import field
 from pydantic import ConfigDict
 from pydantic.dataclasses import dataclass
 
-from ..config import ServingConfig, check_positive
+from ..checking_options import check_positive
+from ..config import ServingConfig
 
 
 __all__ = ["RayServingConfig"]

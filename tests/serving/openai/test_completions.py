@@ -27,7 +27,10 @@ def test_several_lists_of_tokens(client):
         client.completions.create(model=MODEL_NAME, prompt=prompt, max_tokens=20, n=2) for prompt in (prompts, ids)
     )
     assert [choice.text for choice in tokens.choices] == [choice.text for choice in texts.choices]
-    assert len(tokens.choices) == 4 and tokens.usage == texts.usage
+    assert len(tokens.choices) == 4
+    # How many forwards it takes depends on which requests met in time.
+    for name in ("prompt_tokens", "completion_tokens", "total_tokens"):
+        assert getattr(tokens.usage, name) == getattr(texts.usage, name)
 
 
 def test_streams(client):

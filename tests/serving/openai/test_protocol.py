@@ -50,7 +50,7 @@ def refuse(request_class, body):
         (
             "messages",
             user("a\ud800b"),
-            "`messages.0.content` holds half of a surrogate pair at character 1, which is no character: remove it.",
+            "`messages.0.content` has half of a surrogate pair or a byte that is not UTF-8 at character 1: remove it.",
         ),
     ],
 )

@@ -1,0 +1,51 @@
+"""A checkpoint with its tokenizer, or one line that says why not."""
+
+from pathlib import Path
+
+import torch
+from peft import PeftModel
+from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+
+from .missing_paths import check_path
+from .modeling import AutoMARSModelForCausalLM, MissingEntryError
+from .one_line import one_line
+
+
+__all__ = ["check_chat_template", "load_with_tokenizer"]
+
+
+def load_with_tokenizer(
+    checkpoint: str, dtype: torch.dtype
+) -> tuple[PreTrainedModel | PeftModel, PreTrainedTokenizerBase]:
+    """
+    Load a MARS checkpoint that a user named.
+
+    Args:
+        checkpoint (`str`): Directory or Hub id.
+        dtype (`torch.dtype`): Of the weights.
+
+    Raises:
+        `ValueError`: If it cannot be loaded; the message names it.
+    """
+    check_path(checkpoint, "checkpoint")
+    if Path(checkpoint).is_file():
+        raise ValueError(f"`checkpoint` is {checkpoint!r}, a file: name the directory that holds it.")
+    try:
+        model = AutoMARSModelForCausalLM.from_pretrained(checkpoint, dtype=dtype)
+        return model, AutoTokenizer.from_pretrained(checkpoint)
+    except MissingEntryError as error:
+        raise ValueError(
+            f"{checkpoint!r} is no MARS checkpoint: its configuration has no `mars` entry. Train it first, as "
+            "`hf-mars sft` and `hf-mars quickstart` do."
+        ) from error
+    except Exception as error:  # files that are damaged end in all kinds, some of them bare
+        raise ValueError(f"The checkpoint {checkpoint!r} could not be loaded: {one_line(error)}") from error
+
+
+def check_chat_template(tokenizer: PreTrainedTokenizerBase, checkpoint: str) -> None:
+    """
+    Raises:
+        `ValueError`: If the tokenizer of that checkpoint cannot tell a conversation.
+    """
+    if tokenizer.chat_template is None:
+        raise ValueError(f"The tokenizer of {checkpoint!r} has no chat template, which conversations need.")

@@ -1,0 +1,133 @@
+"""What each command says when it cannot do what was asked: one line that names it, and exit code 2."""
+
+import json
+import shutil
+import socket
+
+import pytest
+
+from hf_mars.cli import main
+from tests.tiny_text import byte_level_tokenizer, counting_examples, save_text_checkpoint, text_model
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory):
+    """A directory with a checkpoint, a base model and files of all kinds."""
+    folder = tmp_path_factory.mktemp("places")
+    tokenizer = byte_level_tokenizer()
+    text_model(tokenizer).save_pretrained(folder / "base")
+    tokenizer.save_pretrained(folder / "base")
+    save_text_checkpoint(folder / "ckpt")
+    for name in ("damaged", "mute", "wordless"):
+        shutil.copytree(folder / "ckpt", folder / name)
+    (folder / "damaged" / "model.safetensors").write_bytes(b"not weights")
+    (folder / "mute" / "chat_template.jinja").unlink()
+    (folder / "wordless" / "tokenizer.json").write_text("{}")
+    (folder / "empty").mkdir()
+    counting_examples(40).to_json(folder / "train.jsonl")
+    counting_examples(5).to_json(folder / "small.jsonl")
+    counting_examples(40).rename_columns({"prompt": "p", "completion": "c"}).to_json(folder / "columns.jsonl")
+    (folder / "bad.jsonl").write_text('{"a": 1}\n{bad\n')
+    (folder / "text.txt").write_text("text\n")
+    (folder / "latin.txt").write_bytes(b"caf\xe9\n")
+    (folder / "roles.txt").write_text('one\n[{"role": 5}]\n')
+    (folder / "half.txt").write_text(json.dumps([{"role": "user", "content": "\ud800"}]) + "\n")
+    (folder / "blank.txt").write_text("\n")
+    (folder / "rate.yaml").write_text("learning_rate: [1]\n")
+    (folder / "mixture.yaml").write_text("datasets:\n  - path: data/trian.jsonl\n")
+    return folder
+
+
+PUSH = ["push", "ckpt", "user/name"]
+QUICKSTART = ["quickstart", "--model", "base", "--output-dir", "out"]
+SFT = ["sft", "--model_name_or_path", "base", "--output_dir", "out"]
+TRAINED = [*SFT, "--dataset_name", "train.jsonl", "--report_to", "none"]
+GENERATE = ["generate", "ckpt", "--prompt", "a"]
+
+CASES = [
+    ([], "command"),
+    (["genrate"], "genrate"),
+    (["generate", "ckpt"], "--prompt"),
+    (["generate", "nowhere/there", "--prompt", "a"], "nowhere/there"),
+    (["generate", "./nowhere", "--prompt", "a"], "./nowhere"),
+    (["generate", "text.txt", "--prompt", "a"], "text.txt"),
+    (["generate", "empty", "--prompt", "a"], "empty"),
+    (["generate", "base", "--prompt", "a"], "'base' is no MARS checkpoint"),
+    (["generate", "damaged", "--prompt", "a"], "damaged"),
+    (["generate", "wordless", "--prompt", "a"], "wordless"),
+    (["generate", "mute", "--prompt", "a"], "'mute' has no chat template"),
+    ([*GENERATE, "--mars-threshold", "7"], "--mars-threshold.*7"),
+    ([*GENERATE, "--mars-block-size", "0"], "--mars-block-size"),
+    ([*GENERATE, "--max-new-tokens", "0"], "--max-new-tokens"),
+    ([*GENERATE, "--temperature", "nan"], "--temperature.*nan"),
+    ([*GENERATE, "--dtype", "int64"], "--dtype.*int64"),
+    ([*GENERATE, "--device", "abacus"], "--device.*abacus"),
+    ([*GENERATE, "more"], "more"),
+    (["generate", "ckpt", "--prompt", "caf\udce9"], "--prompt.*not UTF-8"),
+    (["generate", "ckpt", "--prompt=\ud800"], "--prompt.*surrogate"),
+    (["generate", "ckpt\udce9", "--prompt", "a"], "argument 1.*not UTF-8"),
+    (["bench", "base", "--limit", "2"], "'base' is no MARS checkpoint"),
+    (["bench", "ckpt", "--draft", "nowhere/there"], "--draft.*nowhere/there"),
+    (["bench", "ckpt", "--thresholds", "0.5", "7"], "--thresholds.*7"),
+    (["bench", "ckpt", "--rounds", "x"], "--rounds.*x"),
+    (["bench", "ckpt", "--output-dir", "text.txt/deep"], "--output-dir.*text.txt"),
+    (["tune", "base"], "'base' is no MARS checkpoint"),
+    (["tune", "ckpt", "--prompts", "empty"], "empty"),
+    (["tune", "ckpt", "--prompts", "latin.txt"], "latin.txt.*not UTF-8 at byte 3"),
+    (["tune", "ckpt", "--prompts", "roles.txt"], "roles.txt, line 2"),
+    (["tune", "ckpt", "--prompts", "half.txt"], "half.txt, line 1.*surrogate"),
+    (["tune", "ckpt", "--prompts", "blank.txt"], "blank.txt.*empty"),
+    (["tune", "ckpt", "--limit", "-1"], "--limit.*-1"),
+    (["tune", "ckpt", "--batch-size", "0"], "--batch-size"),
+    (["push"], "folder, repo_id"),
+    (["push", "base", "user/name"], "'base'.*no MARS checkpoint"),
+    (["push", "text.txt", "user/name"], "text.txt"),
+    (["push", "ckpt", "bad//id"], "bad//id"),
+    ([*PUSH, "--evaluation", "nowhere.json"], "nowhere.json"),
+    (["demo", "base"], "'base' is no MARS checkpoint"),
+    (["demo", "./nowhere"], "./nowhere"),
+    (["demo", "ckpt", "--port", "99999"], "--port.*99999"),
+    (["demo", "ckpt", "--port", "TAKEN"], "--port"),
+    (["serve", "ckpt", "--port", "TAKEN"], "--port"),
+    (["serve", "base"], "'base' is no MARS checkpoint"),
+    ([*QUICKSTART, "--minutes", "nan"], "--minutes.*nan"),
+    ([*QUICKSTART, "--block-size", "1"], "--block-size"),
+    ([*QUICKSTART, "--learning-rate", "-1"], "--learning-rate"),
+    ([*QUICKSTART, "--output-dir", "text.txt"], "--output-dir.*text.txt"),
+    ([*QUICKSTART, "--model", "./nowhere"], "--model.*nowhere"),
+    ([*QUICKSTART, "--model", "nowhere/there"], "nowhere/there"),
+    ([*QUICKSTART, "--model", "damaged"], "damaged"),
+    ([*QUICKSTART, "--dataset", "data/trian.jsonl"], "--dataset.*data/trian.jsonl"),
+    ([*QUICKSTART, "--dataset", "nowhere/there"], "--dataset.*nowhere/there"),
+    ([*QUICKSTART, "--dataset", "bad.jsonl"], "--dataset.*bad.jsonl.*JSON"),
+    ([*QUICKSTART, "--dataset", "small.jsonl"], "--dataset.*32.*5"),
+    ([*QUICKSTART, "--dataset", "columns.jsonl"], "--dataset.*c, p"),
+    (["sft"], "model_name_or_path"),
+    (SFT, "dataset_name"),
+    ([*SFT, "--dataset_name", "data/trian.jsonl"], "dataset_name.*data/trian.jsonl"),
+    ([*SFT, "--dataset_name", "nowhere/there"], "dataset_name.*nowhere/there"),
+    ([*SFT, "--dataset_name", "columns.jsonl", "--report_to", "none"], "no column.*p, c"),
+    ([*SFT, "--config", "mixture.yaml"], "datasets.*data/trian.jsonl"),
+    ([*TRAINED, "--eval_strategy", "steps", "--eval_steps", "1"], "dataset_test_split.*'test', only train"),
+    ([*TRAINED, "--dataset_train_split", "trian"], "dataset_train_split.*'trian', only train"),
+    ([*TRAINED, "--blocksize", "3"], "--blocksize"),
+    ([*TRAINED, "--block_size", "1"], "block_size"),
+    ([*TRAINED, "--config"], "--config"),
+    ([*TRAINED, "--config", "nowhere.yaml"], "nowhere.yaml"),
+    ([*TRAINED, "--config", "rate.yaml"], "learning_rate.*rate.yaml"),
+    ([*TRAINED, "--resume_from_checkpoint", "nowhere"], "resume_from_checkpoint.*nowhere"),
+    ([*TRAINED, "--model_name_or_path", "nowhere/there"], "nowhere/there"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "words"), CASES, ids=[ascii(" ".join(arguments)) for arguments, _ in CASES])
+def test_an_error_is_one_line(places, monkeypatch, capsys, arguments, words):
+    monkeypatch.chdir(places)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        with pytest.raises(SystemExit, match=words) as ended:
+            main([port if argument == "TAKEN" else argument for argument in arguments])
+    assert ended.value.code == 2
+    said = [line for line in capsys.readouterr().err.splitlines() if ": error: " in line]
+    assert said == [str(ended.value)]
+    assert said[0].startswith(" ".join(["hf-mars", *[a for a in arguments[:1] if a != "genrate"]]) + ": error: ")
