@@ -8,6 +8,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from ..loading import load_with_tokenizer
 from ..modeling import get_base_model
+from ..native_dtype import choose_dtype
 
 
 __all__ = ["add_checkpoint_arguments", "load_checkpoint"]
@@ -20,7 +21,11 @@ def add_checkpoint_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "checkpoint", nargs="?", default=QUICKSTART_CHECKPOINT, help="local path or Hub id of a MARS checkpoint"
     )
-    parser.add_argument("--dtype", default="float32", help="dtype of the weights: float32, bfloat16, float16")
+    parser.add_argument(
+        "--dtype",
+        default="auto",
+        help="dtype of the weights: float32, bfloat16, float16, or auto: bfloat16 where the device has it natively",
+    )
     device = "cuda" if torch.cuda.is_available() else "cpu"
     parser.add_argument("--device", default=device, help="where to run it")
 
@@ -34,11 +39,10 @@ def load_checkpoint(checkpoint: str, dtype: str, device: str) -> tuple[PreTraine
     """
     if checkpoint == QUICKSTART_CHECKPOINT and not Path(checkpoint).is_dir():
         raise ValueError(f"{checkpoint} is not there: run `make quickstart`, or name a checkpoint.")
-    if not isinstance(getattr(torch, dtype, None), torch.dtype) or not getattr(torch, dtype).is_floating_point:
-        raise ValueError(f"`--dtype` must be float32, bfloat16 or float16, got {dtype!r}.")
     try:
+        weights = choose_dtype(dtype, device)
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:  # an unknown name, or nothing of the kind in this machine or build
         raise ValueError(f"`--device` {device!r} is not available: {str(error).splitlines()[0]}") from error
-    model, tokenizer = load_with_tokenizer(checkpoint, getattr(torch, dtype))
+    model, tokenizer = load_with_tokenizer(checkpoint, weights)
     return get_base_model(model).to(device).eval(), tokenizer

@@ -6,6 +6,7 @@ import json
 import shlex
 import sys
 from pathlib import Path
+from typing import Any
 
 import datasets
 import torch
@@ -28,6 +29,7 @@ from ..evaluation import (
 from ..evaluation.tasks.word_problems import HELD_OUT_SEED, NUM_RESERVED, extract_answer, make_word_problems
 from ..hub import CheckpointCard
 from ..missing_paths import check_path
+from ..native_dtype import choose_dtype
 from ..training import MARSConfig, MARSTrainer
 from .argument_types import folder, integer, number
 from .data import load_any_dataset, select_split
@@ -74,6 +76,12 @@ def add_parser(subparsers) -> None:
     parser.add_argument("--block-size", type=integer(at_least=2), default=4, help="most tokens a forward may add")
     parser.add_argument("--batch-size", type=integer(at_least=1), default=4, help="sequences a training step")
     parser.add_argument("--learning-rate", type=number(above=0), default=3e-4, help="peak learning rate")
+    parser.add_argument(
+        "--dtype",
+        default="auto",
+        help="precision of training and decoding: float32, bfloat16, or auto: bfloat16 where the device computes it "
+        "natively",
+    )
     parser.add_argument("--seed", type=integer(at_least=0), default=0, help="seed of data and training")
     parser.add_argument(
         "--output-dir", type=folder, default=Path("runs/quickstart"), help="where everything is written"
@@ -89,15 +97,18 @@ def run(options: argparse.Namespace) -> None:
     torch.manual_seed(options.seed)
     timed_training = TimedTraining(options.minutes * 60, options.learning_rate)
     with one_line_errors("hf-mars quickstart"):
+        dtype = choose_dtype(options.dtype, find_device())
+        if dtype not in (torch.float32, torch.bfloat16):
+            raise ValueError(f"`--dtype` must be auto, float32 or bfloat16, got {options.dtype!r}.")
         if options.model is not None:
             check_path(options.model, "--model")
         train_dataset, held_out = load_problems(options.dataset, options.seed)
-        trainer = build_trainer(options, train_dataset, timed_training)
+        trainer = build_trainer(options, train_dataset, timed_training, bf16=dtype == torch.bfloat16)
     checkpoint = options.output_dir / "checkpoint"
 
     print(
         f"Fine-tuning {options.model or 'SmolLM2-135M-Instruct'} on {len(train_dataset)} problems for "
-        f"{options.minutes:g} minutes, block size {options.block_size}.\n"
+        f"{options.minutes:g} minutes in {str(dtype).removeprefix('torch.')}, block size {options.block_size}.\n"
         "One run serves as both stages of the paper: the clean stream carries the AR loss of stage 1."
     )
     trainer.remove_callback(PrinterCallback)  # the progress bar shows the losses
@@ -105,14 +116,22 @@ def run(options: argparse.Namespace) -> None:
     trainer.save_model(str(checkpoint))
     print(f"Trained {trainer.state.global_step} steps. Saved to {checkpoint}, with its custom_generate/.")
 
-    model = AutoMARSModelForCausalLM.from_pretrained(checkpoint, dtype=torch.float32).to(trainer.model.device).eval()
+    model = AutoMARSModelForCausalLM.from_pretrained(checkpoint, dtype=dtype).to(trainer.model.device).eval()
     tokenizer = AutoTokenizer.from_pretrained(checkpoint)
     results = compare_methods(model, tokenizer, held_out)
-    report(results, timed_training, options, checkpoint, model.device)
+    environment = {**describe_environment(model.device), "dtype": str(dtype).removeprefix("torch.")}
+    report(results, timed_training, options, checkpoint, environment)
 
 
-def build_trainer(options: argparse.Namespace, train_dataset: Dataset, timed_training: TimedTraining) -> MARSTrainer:
-    """The model, and how it is trained."""
+def find_device() -> torch.device:
+    """Where the trainer will put the model."""
+    return torch.accelerator.current_accelerator() or torch.device("cpu")
+
+
+def build_trainer(
+    options: argparse.Namespace, train_dataset: Dataset, timed_training: TimedTraining, bf16: bool
+) -> MARSTrainer:
+    """The model, and how it is trained: float32 weights, and bfloat16 matrix products with `bf16`."""
     return MARSTrainer(
         model=options.model or str(load_smollm2()),
         args=MARSConfig(
@@ -125,7 +144,8 @@ def build_trainer(options: argparse.Namespace, train_dataset: Dataset, timed_tra
             lr_scheduler_type="cosine",  # by the clock, see TimedTraining
             warmup_steps=timed_training.warmup_steps,
             num_train_epochs=1000,  # the clock ends the training
-            bf16=False,
+            bf16=bf16,
+            use_cpu=find_device().type == "cpu",
             gradient_checkpointing=False,
             logging_steps=5,
             save_strategy="no",
@@ -207,13 +227,13 @@ def report(
     timed_training: TimedTraining,
     options: argparse.Namespace,
     checkpoint: Path,
-    device: torch.device,
+    environment: dict[str, Any],
 ) -> None:
     """Print the table; write it as JSON, and a picture beside it."""
     print("\n" + format_table(results) + "\n")
     evaluation = Evaluation(
         results,
-        environment=describe_environment(device),
+        environment=environment,
         command=shlex.join(["hf-mars", *sys.argv[1:]]),
         seed=options.seed,
     )

@@ -5,6 +5,7 @@ This folder imports torch and transformers only, with relative imports, because 
 """
 
 from .acceptance_counts import AcceptanceCounts
+from .attention import use_attention
 from .batch import Batch
 from .cache import MARSCache, MARSCacheLayer
 from .decoder import MARSDecoder
@@ -27,4 +28,5 @@ __all__ = [
     "StepOutput",
     "generate",
     "prepare",
+    "use_attention",
 ]

@@ -16,7 +16,7 @@ from .output import MARSGenerateOutput
 from .plain import generate_plainly
 from .positions import get_switch_length
 from .streaming import AcceptedTokensStreamer
-from .support import check_adapter, check_supported
+from .support import check_adapter, check_exact, check_supported
 
 
 __all__ = ["generate", "prepare"]
@@ -28,7 +28,7 @@ def generate(
     model: PreTrainedModel,
     mars_threshold: Threshold | None = None,
     mars_block_size: int | None = None,
-    mars_verify: bool | None = None,
+    mars_verify: bool | str | None = None,
     mars_metric: str | None = None,
     **kwargs,
 ) -> MARSGenerateOutput | torch.Tensor:
@@ -66,11 +66,13 @@ def generate(
             drafts are checked and it trades only speed.
         mars_block_size (`int`, *optional*):
             Most tokens that a forward may add to a row. Defaults to the block size of the training.
-        mars_verify (`bool`, *optional*, defaults to `False`):
+        mars_verify (`bool` or `str`, *optional*, defaults to `False`):
             Return what plain generation returns. In float32 and float64 greedy outputs are the same token for token;
             in half precision two forwards of different width can round differently and break a near tie, and with
             dynamic quantisation (int8, fp8) scales and roundings depend on the width of a forward. With sampling,
             every token has exactly the distribution of plain sampling (rejection sampling), not the same random draws.
+            With `"exact"` every token is computed to the bit as plain generation computes it, in half precision too:
+            slower than `True`, and refused where it would not be faster than plain generation, see [`ExactForward`].
         mars_metric (`str`, *optional*, defaults to `"probability"`):
             What the confidence is: the `"probability"` of the most likely token (accept while at least the threshold),
             the `"entropy"` of the distribution in nats (while at most), or the `"margin"` between the probabilities of
@@ -147,6 +149,8 @@ def prepare(
         As [`generate`].
     """
     options = DecodingOptions.from_arguments(model, mars_arguments)
+    if options.is_exact:
+        raise ValueError("`mars_verify='exact'` is for `generate` alone: rows that join would change its forwards.")
     check_supported(make_lookup(model, kwargs))
     check_adapter(model)
     strategy = partial(create_decoder, options=options, generator=generator)
@@ -167,6 +171,8 @@ def generate_with_masks(
     lookup = make_lookup(model, kwargs)
     check_supported(lookup)
     check_adapter(model)
+    if options.is_exact:
+        check_exact(model, lookup)
     if options.mode is Mode.PLAIN:
         return generate_plainly(model, options, lookup, **kwargs)
     # A callable strategy does not get these three from `generate`.

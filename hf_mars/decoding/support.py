@@ -6,7 +6,7 @@ from typing import Any
 from transformers import PreTrainedModel
 
 
-__all__ = ["check_adapter", "check_supported"]
+__all__ = ["check_adapter", "check_exact", "check_supported"]
 
 OTHER_STRATEGIES = (
     "assistant_early_exit",
@@ -48,6 +48,31 @@ def check_supported(lookup: Callable[[str], Any]) -> None:
         raise ValueError(
             f"`cache_implementation` must be one of {CACHES} with `mars_threshold`, got "
             f"{lookup('cache_implementation')!r}: rows that advance independently need a cache of their own."
+        )
+
+
+def check_exact(model: PreTrainedModel, lookup: Callable[[str], Any]) -> None:
+    """
+    Check a call with `mars_verify="exact"`.
+
+    Args:
+        model ([`PreTrainedModel`]): The language model inside.
+        lookup (`Callable[[str], Any]`): From the name of an argument to its value, `None` where it is not set.
+
+    Raises:
+        `ValueError`: If a forward could not be that of plain decoding.
+    """
+    hint = "leave it out, or use `mars_verify=True`."
+    if lookup("cache_implementation") == "static":
+        raise ValueError(f"`cache_implementation='static'` is not available with `mars_verify='exact'`: {hint}")
+    if lookup("prefill_chunk_size") is not None:
+        raise ValueError(f"`prefill_chunk_size` is not available with `mars_verify='exact'`: {hint}")
+    if lookup("use_cache") is False:
+        raise ValueError(f"`use_cache=False` is not available with `mars_verify='exact'`: {hint}")
+    if model.config._attn_implementation != "sdpa":
+        raise ValueError(
+            f"`mars_verify='exact'` needs the attention backend 'sdpa', not {model.config._attn_implementation!r}: "
+            "load the model with `attn_implementation='sdpa'`, or use `mars_verify=True`."
         )
 
 

@@ -7,6 +7,7 @@ import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from ..loading import check_chat_template, load_with_tokenizer
+from ..native_dtype import choose_dtype
 
 
 __all__ = ["load_model"]
@@ -35,8 +36,7 @@ def load_model(source: str | None = None) -> tuple[PreTrainedModel, PreTrainedTo
             continue
         try:
             device = "cuda" if torch.cuda.is_available() else "cpu"
-            dtype = torch.float32 if device == "cpu" else torch.bfloat16
-            model, tokenizer = load_with_tokenizer(candidate, dtype)
+            model, tokenizer = load_with_tokenizer(candidate, choose_dtype("auto", device))
             check_chat_template(tokenizer, candidate)
             return model.to(device).eval(), tokenizer, candidate
         except ValueError as error:

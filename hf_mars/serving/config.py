@@ -15,7 +15,7 @@ from .scheduler import Scheduler
 
 __all__ = ["ServerConfig", "ServingConfig"]
 
-DTYPES = ("float32", "bfloat16", "float16", "float64")
+DTYPES = ("auto", "float32", "bfloat16", "float16", "float64")
 
 
 @dataclass
@@ -28,8 +28,9 @@ class ServingConfig:
             Hub id or directory of a MARS checkpoint.
         model_name (`str`, *optional*):
             The name that requests must give. By default the checkpoint as written.
-        dtype (`str`, *optional*, defaults to `"float32"`):
-            Data type of the weights: `"float32"`, `"bfloat16"`, `"float16"` or `"float64"`.
+        dtype (`str`, *optional*, defaults to `"auto"`):
+            Data type of the weights: `"float32"`, `"bfloat16"`, `"float16"`, `"float64"`, or `"auto"`: bfloat16 where
+            the device computes it natively, else float32.
 
         > Parameters that control the threshold
 
@@ -85,7 +86,7 @@ class ServingConfig:
         metadata={"help": "The name that requests must give. By default the checkpoint as written."},
     )
     dtype: str = field(
-        default="float32",
+        default="auto",
         metadata={"help": f"Data type of the weights: {', '.join(DTYPES)}."},
     )
     policy: str = field(

@@ -5,13 +5,13 @@ from collections.abc import AsyncIterator
 from dataclasses import asdict
 from typing import Any
 
-import torch
 from fastapi import FastAPI
 from ray import serve
 from ray.serve.handle import DeploymentHandle
 from transformers import AutoTokenizer
 
 from ...modeling import AutoMARSModelForCausalLM, get_base_model
+from ...native_dtype import choose_dtype
 from ..engine import GenerationError, LocalEngine
 from ..openai import build_app
 from ..request import Failure, GenerationRequest, RequestOutput
@@ -31,8 +31,10 @@ class MARSReplica:
     """
 
     def __init__(self, config: RayServingConfig):
-        model = AutoMARSModelForCausalLM.from_pretrained(config.checkpoint, dtype=getattr(torch, config.dtype))
-        model = get_base_model(model).to("cuda" if config.num_gpus else "cpu").eval()
+        device = "cuda" if config.num_gpus else "cpu"
+        dtype = choose_dtype(config.dtype, device)
+        model = AutoMARSModelForCausalLM.from_pretrained(config.checkpoint, dtype=dtype)
+        model = get_base_model(model).to(device).eval()
         # Ray lets no more than `max_rows` requests in, but rows that were given up are free only after the next step.
         self.scheduler = config.make_scheduler(model, max_queue=10 * config.max_rows)
         self.engine = LocalEngine(self.scheduler)
