@@ -1,13 +1,11 @@
 """Static shapes, compilation, and several processes."""
 
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 import torch
+import torch.distributed as dist
 from transformers import CompileConfig, GenerationMixin
 
+from tests.processes import run_processes
 from tests.tiny import EOS, ragged_prompts, tiny_model
 
 
@@ -72,42 +70,18 @@ def test_compiled_steps_are_not_compiled_again_after_the_first(verify):
         assert output.sequences.tolist() == expected.tolist()
 
 
-TWO_PROCESSES = """
-import sys
-import torch
-import torch.distributed as dist
-from tests.tiny import ragged_prompts, tiny_model
-
-rank, file = int(sys.argv[1]), sys.argv[2]
-dist.init_process_group("gloo", init_method=f"file://{file}", rank=rank, world_size=2)
-model = tiny_model(sharpness=8.0, similarity=2.0)
-forwards = []
-model.register_forward_hook(lambda *args: (forwards.append(1), dist.all_reduce(torch.ones(1))) and None)
-arguments = {"mars_threshold": 0.3, "eos_token_id": None}
-prompts = ragged_prompts([5, 9])
-output = model.generate(**prompts, max_new_tokens=6 + 14 * rank, synced_gpus=True, **arguments)
-print("forwards", len(forwards), output.shape[1] - 9)
-# A process that stopped early would leave the other one waiting in all_reduce.
-dist.barrier()
-"""
+def generate_in_step(rank):
+    """How many forwards a process runs, and how many tokens it generates: the second one more than the first."""
+    model = tiny_model(sharpness=8.0, similarity=2.0)
+    forwards = []
+    # A process that stopped early would leave the other one waiting.
+    model.register_forward_hook(lambda *args: (forwards.append(1), dist.all_reduce(torch.ones(1))) and None)
+    arguments = {"mars_threshold": 0.3, "eos_token_id": None, "synced_gpus": True}
+    output = model.generate(**ragged_prompts([5, 9]), max_new_tokens=6 + 14 * rank, **arguments)
+    return len(forwards), output.shape[1] - 9
 
 
 def test_processes_run_the_same_number_of_forwards(tmp_path):
-    command = [sys.executable, "-c", TWO_PROCESSES]
-    processes = [
-        subprocess.Popen(
-            [*command, str(rank), str(tmp_path / "rendezvous")],
-            cwd=Path(__file__).parents[2],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(2)
-    ]
-    results = [process.communicate(timeout=120) for process in processes]
-    for process, (_, error) in zip(processes, results, strict=True):
-        assert process.returncode == 0, error
-    printed = [next(line for line in out.splitlines() if line.startswith("forwards")).split() for out, _ in results]
-    (_, first_forwards, first_tokens), (_, second_forwards, second_tokens) = printed
+    (first_forwards, first_tokens), (second_forwards, second_tokens) = run_processes(tmp_path, generate_in_step)
     assert first_forwards == second_forwards
-    assert (first_tokens, second_tokens) == ("6", "20")
+    assert (first_tokens, second_tokens) == (6, 20)

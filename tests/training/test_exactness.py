@@ -1,9 +1,5 @@
 """The same numbers however the work is cut: accumulated, resumed, over processes, with an adapter."""
 
-import os
-import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -14,6 +10,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, BitsAndBytesConfig
 from hf_mars import AutoMARSModelForCausalLM, MARSTrainer
 from hf_mars.training.resuming import get_last_complete_checkpoint
 from hf_mars.training.streams import IGNORED
+from tests.processes import PROCESSES, run_processes
 from tests.tiny_text import byte_level_tokenizer, counting_examples, text_model
 from tests.training.runs import small_config
 
@@ -119,63 +116,39 @@ def test_experts_get_their_load_balancing_loss(tmp_path, tokenizer):
     assert logged(trainer)[0] == pytest.approx(logged(without)[0] + 0.1 * aux_loss, rel=1e-3)
 
 
-KILLED = """
-import sys
-from tests.training.test_exactness import train
-from tests.tiny_text import byte_level_tokenizer
-from pathlib import Path
-train(Path(sys.argv[1]), byte_level_tokenizer(), max_steps=400, save_strategy="steps", save_steps=5,
-save_total_limit=2)
-"""
+def train_on(tmp_path):
+    arguments = {"max_steps": 400, "save_strategy": "steps", "save_steps": 5, "save_total_limit": 2}
+    train(tmp_path, byte_level_tokenizer(), **arguments)
 
 
 def test_a_killed_run_resumes(tmp_path, tokenizer):
-    process = subprocess.Popen(
-        [sys.executable, "-c", KILLED, str(tmp_path)],
-        cwd=Path(__file__).parents[2],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    deadline = time.monotonic() + 120
-    while not (tmp_path / "trainer" / "checkpoint-10").exists() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
+    process = PROCESSES.Process(target=train_on, args=(tmp_path,))
+    process.start()
+    # Old ones are deleted, so that no certain one can be waited for.
+    while process.is_alive() and len(list((tmp_path / "trainer").glob("checkpoint-*"))) < 2:
+        time.sleep(0.02)
+    process.kill()
+    process.join()
     # What a kill in the middle of a save leaves behind: weights, but not yet the trainer's state.
     (tmp_path / "trainer" / "checkpoint-1000").mkdir()
     saved = int(Path(get_last_complete_checkpoint(tmp_path / "trainer")).name.split("-")[1])
     assert saved >= 5
     trainer = train(tmp_path, tokenizer, resume=True, max_steps=saved + 5, save_strategy="steps", save_steps=5)
-    reference = train(tmp_path / "reference", byte_level_tokenizer(), max_steps=saved + 5)
+    reference = train(tmp_path / "reference", byte_level_tokenizer(), max_steps=1)
     assert trainer.state.global_step == saved + 5
     assert logged(trainer, "ar_loss")[-1] < logged(reference, "ar_loss")[0]
     assert AutoMARSModelForCausalLM.from_pretrained(tmp_path / "trainer" / f"checkpoint-{saved + 5}").config.mars
 
 
-TWO_PROCESSES = """
-import sys
-from pathlib import Path
-from tests.training.test_exactness import logged, train
-from tests.tiny_text import byte_level_tokenizer
-trainer = train(Path(sys.argv[1]), byte_level_tokenizer(), max_steps=2, per_device_train_batch_size=2, use_cpu=True)
-if trainer.is_world_process_zero():
-    print("losses", *logged(trainer), *logged(trainer, "mask_loss"), *logged(trainer, "mask_accuracy"))
-"""
+def train_together(rank, tmp_path):
+    arguments = {"max_steps": 2, "per_device_train_batch_size": 2, "use_cpu": True}
+    trainer = train(tmp_path, byte_level_tokenizer(), **arguments)
+    assert trainer.args.world_size == 2
+    return logged(trainer) + logged(trainer, "mask_loss") + logged(trainer, "mask_accuracy")
 
 
 def test_two_processes_give_the_loss_of_one(tmp_path, tokenizer):
-    result = subprocess.run(
-        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "--no-python"]
-        + [sys.executable, "-c", TWO_PROCESSES, str(tmp_path)],
-        cwd=Path(__file__).parents[2],
-        env={**os.environ, "ACCELERATE_USE_CPU": "true", "OMP_NUM_THREADS": "1", "PYTHONPATH": "."},
-        capture_output=True,
-        text=True,
-        timeout=200,
-    )
-    assert result.returncode == 0, result.stderr[-3000:]
-    line = next(line for line in result.stdout.splitlines() if line.startswith("losses"))
-    both = list(map(float, line.split()[1:]))
+    both, _ = run_processes(tmp_path, train_together, tmp_path)
     alone = train(tmp_path, tokenizer, max_steps=2, per_device_train_batch_size=4)
     expected = logged(alone) + logged(alone, "mask_loss") + logged(alone, "mask_accuracy")
     assert both == pytest.approx(expected, rel=1e-3)
