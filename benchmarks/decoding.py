@@ -66,7 +66,7 @@ def main() -> None:
         )
         environment = {**describe_environment(model.device), "options": recorded_options(options)}
         Evaluation(results, environment).save(options.output)
-    print(format_table(results))
+    print(format_table(results, str(model.dtype).removeprefix("torch.")))
 
 
 if __name__ == "__main__":

@@ -90,7 +90,7 @@ def run(options: argparse.Namespace) -> None:
             command=shlex.join(["hf-mars", *sys.argv[1:]]),
             settings={"checkpoint": identify(options.checkpoint), "draft": options.draft},
         )
-    print("\n" + format_table(evaluation.results) + "\n")
+    print("\n" + format_table(evaluation.results, evaluation.environment.get("dtype")) + "\n")
     for task, note in evaluation.notes.items():
         print(f"{task}: {note}")
     print(f"Written to {options.output_dir}: results.json, results.md, texts.json and plots.")

@@ -230,7 +230,7 @@ def report(
     environment: dict[str, Any],
 ) -> None:
     """Print the table; write it as JSON, and a picture beside it."""
-    print("\n" + format_table(results) + "\n")
+    print("\n" + format_table(results, environment["dtype"]) + "\n")
     evaluation = Evaluation(
         results,
         environment=environment,

@@ -60,7 +60,7 @@ def run(options: argparse.Namespace) -> None:
             block_sizes=options.block_sizes,
             max_new_tokens=options.max_new_tokens,
         )
-    print("\n" + format_table(results) + "\n")
+    print("\n" + format_table(results, str(model.dtype).removeprefix("torch.")) + "\n")
     print(describe(best))
 
 

@@ -11,9 +11,9 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 __all__ = ["EXACT_ATTENTION", "WINDOW_ATTENTION", "use_attention", "window_attention_forward"]
 
-# The names of our attention functions in transformers.
-WINDOW_ATTENTION = "mars_sdpa"
-EXACT_ATTENTION = "mars_exact"
+# The names of our attention functions in transformers, where a checkpoint's copy of this file has names of its own.
+WINDOW_ATTENTION = f"{__name__}.sdpa"
+EXACT_ATTENTION = f"{__name__}.exact"
 # Beyond, the copies of the mask cost more than those of the keys.
 MAX_QUERIES = 64
 
@@ -67,7 +67,7 @@ def use_attention(model: PreTrainedModel, name: str = WINDOW_ATTENTION) -> Itera
 
     Args:
         model ([`PreTrainedModel`]): The model.
-        name (`str`, *optional*, defaults to `"mars_sdpa"`): A registered attention function.
+        name (`str`, *optional*, defaults to `WINDOW_ATTENTION`): A registered attention function.
     """
     backend = model.config._attn_implementation
     if backend != "sdpa" or not model._can_set_attn_implementation():

@@ -78,7 +78,7 @@ def build_app(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, source
                 events.draw(0.9), label="Speed against quality", elem_id="frontier", visible=evaluation is not None
             )
             if evaluation is not None:
-                gr.Markdown(format_table(evaluation.results))
+                gr.Markdown(format_table(evaluation.results, evaluation.environment.get("dtype")))
 
         inputs = [message, history, is_on, threshold, size, lossless, metric, temperature, length, compare]
         outputs = [message, history, chat, counters, plain, plain_counters]

@@ -133,7 +133,7 @@ def write_report(evaluation: Evaluation, output_dir: str | Path) -> list[Path]:
     output_dir = Path(output_dir)
     output_dir.mkdir(parents=True, exist_ok=True)
     evaluation.save(output_dir / "results.json")
-    table = format_table(evaluation.results)
+    table = format_table(evaluation.results, evaluation.environment.get("dtype"))
     notes = "".join(f"\n{task}: {note}\n" for task, note in evaluation.notes.items())
     (output_dir / "results.md").write_text(f"{table}\n{notes}", encoding="utf-8")
     texts = [

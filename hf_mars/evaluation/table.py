@@ -6,11 +6,18 @@ from .sweep import MethodResult
 __all__ = ["format_table"]
 
 
-def format_table(results: list[MethodResult]) -> str:
-    """One row a result. Columns in which nothing was measured are left out."""
+def format_table(results: list[MethodResult], dtype: str | None = None) -> str:
+    """
+    One row a result. Columns in which nothing was measured are left out.
+
+    Args:
+        results (`list[MethodResult]`): What was measured.
+        dtype (`str`, *optional*): Data type of the model that was measured, for a column of that name.
+    """
     columns = {
         "task": [result.task for result in results],
         "batch": [str(result.batch_size) for result in results],
+        "dtype": [dtype or "" for _ in results],
         "mode": [result.label for result in results],
         "lossless": ["yes" if result.lossless else "no" for result in results],
         "n": [str(result.num_examples) for result in results],
@@ -29,7 +36,7 @@ def format_table(results: list[MethodResult]) -> str:
     if len(set(columns["task"])) == 1:
         del columns["task"]
     columns = {name: values for name, values in columns.items() if any(values)}
-    alignment = ["---" if name in ("task", "mode", "lossless") else "---:" for name in columns]
+    alignment = ["---" if name in ("task", "dtype", "mode", "lossless") else "---:" for name in columns]
     lines = [list(columns), alignment, *zip(*columns.values(), strict=True)]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 

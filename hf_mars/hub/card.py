@@ -160,7 +160,7 @@ class CheckpointCard:
     def _render_evaluation(self, evaluation: Evaluation) -> str:
         return render_block(
             "evaluation",
-            table=format_table(evaluation.results),
+            table=format_table(evaluation.results, evaluation.environment.get("dtype")),
             picture=PICTURE_FILE if (self.directory / PICTURE_FILE).is_file() else None,
             environment=evaluation.environment,
             notes=evaluation.notes,

@@ -14,7 +14,19 @@ def checkpoint(tmp_path):
 
 def command(checkpoint, tmp_path, *more):
     options = ["bench", str(checkpoint), "--limit", "4", "--limit-single", "2", "--max-new-tokens", "8"]
-    return [*options, "--batch-sizes", "2", "1", "--output-dir", str(tmp_path / "bench"), "--device", "cpu", *more]
+    return [
+        *options,
+        "--batch-sizes",
+        "2",
+        "1",
+        "--output-dir",
+        str(tmp_path / "bench"),
+        "--device",
+        "cpu",
+        "--dtype",
+        "float32",
+        *more,
+    ]
 
 
 def test_measures_all_modes_and_peers_and_writes_everything(tmp_path, checkpoint, capsys):

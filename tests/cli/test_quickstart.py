@@ -18,7 +18,7 @@ def test_trains_saves_reloads_and_reports(tmp_path, base_model, capsys):
     counting_examples(80).to_json(tmp_path / "data.jsonl")
     main(
         ["quickstart", "--model", str(base_model), "--dataset", str(tmp_path / "data.jsonl"), "--minutes", "0.1"]
-        + ["--learning-rate", "5e-3", "--output-dir", str(tmp_path / "run")]
+        + ["--learning-rate", "5e-3", "--dtype", "float32", "--output-dir", str(tmp_path / "run")]
     )
     record = json.loads((tmp_path / "run" / "results.json").read_text())
     results = record["results"]
@@ -29,19 +29,31 @@ def test_trains_saves_reloads_and_reports(tmp_path, base_model, capsys):
         if result["mode"] == "verify":
             assert result["identical"] == 1.0
             assert result["tokens_per_forward"] > 1.0
-    assert record["environment"]["transformers"]
+    assert record["environment"]["transformers"] and record["environment"]["dtype"] == "float32"
     assert record["training"][0]["mask_accuracy"] < record["training"][-1]["mask_accuracy"]
     assert (tmp_path / "run" / "frontier.png").stat().st_size > 10_000
     assert (tmp_path / "run" / "checkpoint" / "custom_generate" / "generate.py").exists()
     printed = capsys.readouterr().out
-    assert "| 1 | verify 0.5 |" in printed
+    assert "| 1 | float32 | verify 0.5 |" in printed
     assert "AutoMARSModelForCausalLM.from_pretrained" in printed
+
+
+def test_trains_and_decodes_in_bfloat16(tmp_path, base_model, capsys):
+    counting_examples(40).to_json(tmp_path / "data.jsonl")
+    main(
+        ["quickstart", "--model", str(base_model), "--dataset", str(tmp_path / "data.jsonl"), "--minutes", "0.02"]
+        + ["--dtype", "bfloat16", "--output-dir", str(tmp_path / "run")]
+    )
+    record = json.loads((tmp_path / "run" / "results.json").read_text())
+    assert record["environment"]["dtype"] == "bfloat16" and record["training"]
+    assert "minutes in bfloat16" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["--minutes", "0"], "--minutes"),
+        (["--dtype", "float16"], "--dtype"),
         (["--dataset", "data.txt"], "data.txt"),
     ],
 )

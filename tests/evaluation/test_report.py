@@ -30,6 +30,7 @@ def test_a_table_has_a_line_a_result_and_only_columns_with_values():
     assert lines[0] == ("| batch | mode | lossless | n | accuracy | tokens/forward | tokens/s | speedup | identical |")
     assert len(lines) == 2 + len(RESULTS)
     assert lines[3] == "| 8 | lossy 0.9 | no | 4 | 0.50 | 2.00 | 20.0 | 2.00 | 100% |"
+    assert "| dtype |" in format_table(RESULTS, "bfloat16").splitlines()[0] and "bfloat16" not in "".join(lines)
     several = format_table([*RESULTS, result(task="IFEval", accuracy=None, peak_memory=2_500_000_000)])
     assert several.splitlines()[0].startswith("| task | batch |")
     assert "| 2.50 |" in several

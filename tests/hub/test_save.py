@@ -27,6 +27,17 @@ def test_a_checkpoint_generates_where_the_package_cannot_be_imported(tmp_path, v
     assert expected.tokens_per_forward > 1.2
 
 
+def test_a_checkpoint_with_code_of_its_own_leaves_that_of_the_package_alone(tmp_path):
+    config = tiny_config(hidden_size=96, intermediate_size=160)
+    save_pretrained(tiny_model(config, dtype=torch.bfloat16, sharpness=8.0), tmp_path)
+    copy = AutoModelForCausalLM.from_pretrained(tmp_path, trust_remote_code=True, dtype=torch.bfloat16)
+    own = AutoMARSModelForCausalLM.from_pretrained(tmp_path, dtype=torch.bfloat16)
+    arguments = {**ragged_prompts([9, 4]), "max_new_tokens": 40, "do_sample": False}
+    plain = own.generate(**arguments).tolist()
+    for model in (own, copy, own):
+        assert model.generate(**arguments, mars_verify="exact", mars_threshold=0.3).tolist() == plain
+
+
 def test_writes_tokenizer_and_code_but_no_mars_generation_defaults(tmp_path):
     save_pretrained(tiny_model(), tmp_path, tokenizer=byte_level_tokenizer())
     assert (tmp_path / "tokenizer.json").exists()
