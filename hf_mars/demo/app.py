@@ -95,7 +95,7 @@ def build_app(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, source
         hidden = {"queue": False, "show_progress": "hidden", "api_visibility": "private"}
         threshold.change(events.turn, [threshold, metric], **hidden)
         stop.click(events.stop, **hidden)
-        clear.click(lambda: ([], render_conversation([]), "", "", ""), outputs=outputs[1:], **hidden)
+        clear.click(events.clear, outputs=outputs[1:], **hidden)
         compare.change(lambda shown: gr.Column(visible=shown), compare, plain_column, **hidden)
         measured.select(events.draw, threshold, picture, **hidden)
         gr.api(events.generate, api_name="generate", concurrency_limit=4, concurrency_id="generate")

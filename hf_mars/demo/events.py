@@ -9,6 +9,7 @@ from typing import Any
 import gradio as gr
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from ..checking_text import check_text
 from ..evaluation import Evaluation, plot_frontier
 from .answer import Answer, Settings, stream_answer
 from .knobs import Knobs
@@ -48,14 +49,14 @@ class DemoEvents:
         self.pictures = tempfile.TemporaryDirectory()
 
         @on_gpu
-        def stream(messages: list[dict[str, str]], settings: Settings, slot: int) -> Iterator[Answer]:
+        def stream(messages: list[dict[str, str]], settings: Settings, slot: int, number: int) -> Iterator[Answer]:
             yield from stream_answer(
                 model,
                 tokenizer,
                 messages,
                 settings,
                 read_threshold=lambda: self.knobs.threshold(slot),
-                is_stopped=lambda: self.knobs.is_stopped(slot),
+                is_stopped=lambda: self.knobs.is_stopped(slot, number),
             )
 
         self.stream = stream
@@ -65,7 +66,10 @@ class DemoEvents:
         Raises:
             `ValueError`: If the conversation or a setting is beyond its limits; the message is for the user.
         """
-        if not messages[-1]["content"].strip():
+        text = messages[-1]["content"]
+        if not isinstance(text, str):
+            raise ValueError(f"The message must be text, got {text!r}.")
+        if not check_text(text, "message").strip():
             raise ValueError("Write something first.")
         ids = self.tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_dict=True)["input_ids"]
         if len(ids) > MAX_PROMPT_TOKENS:
@@ -89,6 +93,11 @@ class DemoEvents:
 
     def stop(self, request: gr.Request) -> None:
         self.knobs.stop(self.knobs.slot(request.session_hash))
+
+    def clear(self, request: gr.Request) -> tuple:
+        """Drop the answer that is being written, and return an empty page, from the history on."""
+        self.knobs.drop(self.knobs.slot(request.session_hash))
+        return empty_page()
 
     def respond(
         self,
@@ -119,22 +128,27 @@ class DemoEvents:
         try:
             self.check(messages, settings)
         except ValueError as error:
-            yield message, history, render_conversation([*turns, render_problem(str(error))]), "", "", ""
+            given = message.encode(errors="replace").decode()  # half a character cannot be sent back
+            yield given, history, render_conversation([*turns, render_problem(str(error))]), "", "", ""
             return
+        slot = self.knobs.slot(request.session_hash)
+        number = self.knobs.start(slot, to_metric(threshold, metric))
         turns.append(render_message(message))
         yield "", history, render_conversation(turns), "", "", ""
 
-        slot = self.knobs.slot(request.session_hash)
-        self.knobs.start(slot, to_metric(threshold, metric))
         answer = Answer()
         shown, counters, compared = "", "", ("", "")
         try:
-            for answer in self.stream(messages, settings, slot):
+            for answer in self.stream(messages, settings, slot, number):
+                if not self.knobs.is_wanted(slot, number):
+                    break
                 shown, counters = render_answer(answer), render_counters(answer, note(answer, settings))
                 yield "", history, render_conversation([*turns, shown]), counters, "", ""
-            if compare and not answer.is_stopped:
+            if compare and not answer.is_stopped and self.knobs.is_wanted(slot, number):
                 greedy = Settings(threshold=None, temperature=temperature, max_new_tokens=settings.max_new_tokens)
-                for plain in self.stream(messages, greedy, slot):
+                for plain in self.stream(messages, greedy, slot, number):
+                    if not self.knobs.is_wanted(slot, number):
+                        break
                     differs_at = first_difference(answer, plain)
                     shown = render_answer(answer, differs_at)
                     figures = render_counters(plain, verdict(answer, plain, differs_at))
@@ -144,6 +158,10 @@ class DemoEvents:
             gr.Warning("Something went wrong; the log has the details.")
             yield "", history, render_conversation([*turns, shown, render_problem(describe(error))]), counters, "", ""
             raise
+        if not self.knobs.is_wanted(slot, number):
+            # What was yielded before may have reached the page after the click, but not after this.
+            yield gr.skip(), *empty_page()
+            return
         history = [
             *history,
             {"role": "user", "content": message, "html": turns[-1]},
@@ -175,10 +193,10 @@ class DemoEvents:
             raise gr.Error(str(error), print_exception=False) from error
         session = f"api {uuid.uuid4()}"
         slot = self.knobs.slot(session)
-        self.knobs.start(slot, 0.0 if threshold is None else to_metric(threshold, metric))
+        number = self.knobs.start(slot, 0.0 if threshold is None else to_metric(threshold, metric))
         answer = Answer()
         try:
-            for longer in self.stream(messages, settings, slot):
+            for longer in self.stream(messages, settings, slot, number):
                 answer = longer
         finally:
             self.knobs.release(session)
@@ -200,6 +218,11 @@ class DemoEvents:
             title = f"{results[0].task}, {results[0].num_examples} examples, batch {results[0].batch_size}"
             plot_frontier(results, path, title=title, marked_threshold=threshold)
         return str(path)
+
+
+def empty_page() -> tuple:
+    """The history, the conversation, the counters, the plain answer and its counters before there is any."""
+    return [], render_conversation([]), "", "", ""
 
 
 def to_metric(threshold: float, metric: str) -> float:

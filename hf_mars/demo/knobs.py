@@ -9,7 +9,7 @@ __all__ = ["Knobs"]
 
 class Knobs:
     """
-    A threshold and a stop flag for each session.
+    A threshold, a stop flag and the number of the running answer for each session.
 
     They live in shared memory: on ZeroGPU an answer is generated in a forked process, which could not see a change to
     an ordinary variable.
@@ -21,6 +21,7 @@ class Knobs:
     def __init__(self, num_sessions: int = 1024):
         self._thresholds = multiprocessing.Array("d", num_sessions, lock=False)
         self._stops = multiprocessing.Array("b", num_sessions, lock=False)
+        self._numbers = multiprocessing.Array("q", num_sessions, lock=False)
         self._slots: dict[str, int] = {}
         self._free = list(reversed(range(num_sessions)))
         self._lock = threading.Lock()
@@ -42,9 +43,16 @@ class Knobs:
             if slot is not None:
                 self._free.append(slot)
 
-    def start(self, slot: int, threshold: float) -> None:
-        """Begin an answer with this threshold."""
+    def start(self, slot: int, threshold: float) -> int:
+        """Begin an answer with this threshold; returns its number."""
         self._thresholds[slot], self._stops[slot] = threshold, False
+        return self.drop(slot)
+
+    def drop(self, slot: int) -> int:
+        """Whatever is being written is wanted no more; returns the number of what comes next."""
+        with self._lock:
+            self._numbers[slot] += 1
+            return self._numbers[slot]
 
     def turn(self, slot: int, threshold: float) -> None:
         self._thresholds[slot] = threshold
@@ -55,5 +63,10 @@ class Knobs:
     def threshold(self, slot: int) -> float:
         return self._thresholds[slot]
 
-    def is_stopped(self, slot: int) -> bool:
-        return bool(self._stops[slot])
+    def is_wanted(self, slot: int, number: int) -> bool:
+        """Whether the answer of that number was neither dropped nor followed by another."""
+        return self._numbers[slot] == number
+
+    def is_stopped(self, slot: int, number: int) -> bool:
+        """Whether the answer of that number is to end at the next step."""
+        return bool(self._stops[slot]) or not self.is_wanted(slot, number)

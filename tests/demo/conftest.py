@@ -28,11 +28,15 @@ def counting_checkpoint(tmp_path_factory):
 
 
 class Slow:
-    """Makes every forward take a while, so that an answer can be watched."""
+    """Makes every forward take a while, so that an answer can be watched, and counts them."""
 
     def __init__(self, model):
-        self.seconds = 0.0
-        model.register_forward_pre_hook(lambda *args: time.sleep(self.seconds))
+        self.seconds, self.num_forwards = 0.0, 0
+        model.register_forward_pre_hook(self.wait)
+
+    def wait(self, *args):
+        self.num_forwards += 1
+        time.sleep(self.seconds)
 
 
 @pytest.fixture(scope="session")

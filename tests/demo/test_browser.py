@@ -137,6 +137,44 @@ def test_stop_keeps_what_is_there(visitor, served):
     visitor.page.wait_for_function("document.querySelectorAll('#conversation .mars-answer').length == 2")
 
 
+@pytest.mark.parametrize("compare", [False, True])
+def test_clear_drops_a_running_answer(visitor, served, compare):
+    slow = served[-1]
+    slow.seconds = 0.15
+    if compare:
+        visitor.page.check("#compare input")
+    visitor.ask(QUESTION)
+    visitor.page.wait_for_selector("#plain .mars-run" if compare else "#conversation .mars-run")
+    visitor.page.click("#clear")
+    visitor.page.wait_for_function("document.querySelector('#conversation .mars-message') === null")
+    visitor.page.wait_for_timeout(1000)
+    before = slow.num_forwards
+    visitor.page.wait_for_timeout(1000)
+    assert slow.num_forwards == before, "nothing is generated for nobody"
+    assert visitor.page.query_selector(".mars-message") is None, "nothing comes back"
+    assert visitor.page.inner_text("#counters") == ""
+    slow.seconds = 0.0
+    visitor.ask("Count from 5.")
+    visitor.wait_for_answer()
+    assert len(visitor.page.query_selector_all("#conversation .mars-message")) == 2
+    output = expected(served, "Count from 5.", mars_threshold=0.9, mars_verify=True)
+    assert visitor.runs() == output.acceptance_lengths[0], "an answer without a past"
+
+
+def test_a_question_soon_after_clear_is_answered_alone(visitor, served):
+    served[-1].seconds = 0.15
+    visitor.ask(QUESTION)
+    visitor.page.wait_for_selector("#conversation .mars-run")
+    visitor.page.click("#clear")
+    visitor.page.wait_for_timeout(500)
+    visitor.ask("Count from 5.")
+    visitor.page.wait_for_selector("#conversation .mars-run")
+    visitor.wait_for_answer()
+    assert QUESTION not in visitor.page.inner_text("#conversation")
+    output = expected(served, "Count from 5.", mars_threshold=0.9, mars_verify=True)
+    assert visitor.runs() == output.acceptance_lengths[0]
+
+
 def test_two_sessions_keep_to_themselves(browser, visitor, served):
     served[-1].seconds = 0.15
     other = Page(browser, served[0])

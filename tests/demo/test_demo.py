@@ -1,6 +1,9 @@
 """The parts of the page, and its API."""
 
+import json
+import urllib.request
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -53,14 +56,24 @@ def test_knobs_are_kept_by_session():
     knobs = Knobs(num_sessions=2)
     first, second = knobs.slot("a"), knobs.slot("b")
     assert first != second and knobs.slot("a") == first
-    knobs.start(first, 0.9)
+    running, other = knobs.start(first, 0.9), knobs.start(second, 0.9)
     knobs.turn(second, 0.5)
     knobs.stop(second)
     assert (knobs.threshold(first), knobs.threshold(second)) == (0.9, 0.5)
-    assert (knobs.is_stopped(first), knobs.is_stopped(second)) == (False, True)
+    assert (knobs.is_stopped(first, running), knobs.is_stopped(second, other)) == (False, True)
+    assert knobs.is_wanted(second, other), "what is there of a stopped answer is kept"
     assert knobs.slot("c") == second, "the one that was not used for longest makes room"
     knobs.release("c")
     assert knobs.slot("d") == second
+
+
+def test_an_answer_that_was_dropped_stays_so_when_the_next_one_begins():
+    knobs = Knobs(num_sessions=1)
+    first = knobs.start(0, 0.9)
+    knobs.drop(0)
+    assert not knobs.is_wanted(0, first)
+    second = knobs.start(0, 0.9)
+    assert knobs.is_stopped(0, first) and not knobs.is_stopped(0, second)
 
 
 def test_text_is_escaped_and_runs_are_marked():
@@ -126,6 +139,29 @@ def test_the_api_takes_the_same_arguments(served):
     ):
         with pytest.raises(Exception, match=words):
             client.predict("Count from 3.", **arguments, api_name="/generate")
+
+
+@pytest.mark.parametrize(("message", "words"), [("caf\udce9", "surrogate"), ("\ud800", "surrogate"), (5, "text")])
+def test_a_message_that_is_no_text_is_refused_in_one_line(served, message, words):
+    url, *_ = served
+    calls = f"{url.rstrip('/')}/gradio_api/call/generate"
+    body = json.dumps({"data": [message, 0.9, None, True, "probability", 0.0, 16]}).encode()
+    request = urllib.request.Request(calls, body, {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        event_id = json.load(answer)["event_id"]
+    with urllib.request.urlopen(f"{calls}/{event_id}", timeout=30) as answer:
+        told = answer.read().decode()
+    assert told.startswith("event: error") and words in told and "Traceback" not in told
+
+
+def test_what_is_no_text_is_refused_on_the_page_and_can_be_sent_back(counting_checkpoint):
+    from hf_mars.demo.events import DemoEvents
+
+    events = DemoEvents(*load_model(str(counting_checkpoint))[:2])
+    settings = (True, 0.9, 4, True, "probability", 0.0, 16, False)
+    (told,) = events.respond("caf\udce9", [], *settings, SimpleNamespace(session_hash="a"))
+    assert told[0] == "caf?" and "surrogate" in told[2] and "mars-problem" in told[2]
+    "".join(text for text in told if isinstance(text, str)).encode()
 
 
 def test_the_space_is_one_that_can_be_pushed():
