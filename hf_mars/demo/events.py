@@ -131,11 +131,11 @@ class DemoEvents:
             given = message.encode(errors="replace").decode()  # half a character cannot be sent back
             yield given, history, render_conversation([*turns, render_problem(str(error))]), "", "", ""
             return
+        slot = self.knobs.slot(request.session_hash)
+        number = self.knobs.start(slot, to_metric(threshold, metric))
         turns.append(render_message(message))
         yield "", history, render_conversation(turns), "", "", ""
 
-        slot = self.knobs.slot(request.session_hash)
-        number = self.knobs.start(slot, to_metric(threshold, metric))
         answer = Answer()
         shown, counters, compared = "", "", ("", "")
         try:

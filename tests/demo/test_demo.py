@@ -3,6 +3,7 @@
 import json
 import urllib.request
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -151,6 +152,16 @@ def test_a_message_that_is_no_text_is_refused_in_one_line(served, message, words
     with urllib.request.urlopen(f"{calls}/{event_id}", timeout=30) as answer:
         told = answer.read().decode()
     assert told.startswith("event: error") and words in told and "Traceback" not in told
+
+
+def test_what_is_no_text_is_refused_on_the_page_and_can_be_sent_back(counting_checkpoint):
+    from hf_mars.demo.events import DemoEvents
+
+    events = DemoEvents(*load_model(str(counting_checkpoint))[:2])
+    settings = (True, 0.9, 4, True, "probability", 0.0, 16, False)
+    (told,) = events.respond("caf\udce9", [], *settings, SimpleNamespace(session_hash="a"))
+    assert told[0] == "caf?" and "surrogate" in told[2] and "mars-problem" in told[2]
+    "".join(text for text in told if isinstance(text, str)).encode()
 
 
 def test_the_space_is_one_that_can_be_pushed():
