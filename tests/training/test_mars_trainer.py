@@ -27,33 +27,6 @@ def history(trainer, name):
     return [entry[name] for entry in trainer.state.log_history if name in entry]
 
 
-def test_training_teaches_several_tokens_a_forward(tmp_path, tokenizer):
-    trainer = MARSTrainer(
-        text_model(tokenizer),
-        config(tmp_path, max_steps=150),
-        train_dataset=counting_examples(64),
-        processing_class=tokenizer,
-    )
-    trainer.train()
-    for name in ("ar_loss", "mask_loss"):
-        assert history(trainer, name)[-1] < 0.5 * history(trainer, name)[0]
-    assert history(trainer, "mask_accuracy")[-1] > 0.6 > history(trainer, "mask_accuracy")[0]
-    assert history(trainer, "mean_token_accuracy")[-1] > 0.6
-
-    # The trained model is ready to generate, gradient checkpointing and all.
-    inputs = tokenizer.apply_chat_template(
-        [{"role": "user", "content": "Count from 3."}],
-        add_generation_prompt=True,
-        return_dict=True,
-        return_tensors="pt",
-    )
-    arguments = {"max_new_tokens": 24, "return_dict_in_generate": True}
-    plain = trainer.model.generate(**inputs, **arguments)
-    verified = trainer.model.generate(**inputs, mars_threshold=0.3, mars_verify=True, **arguments)
-    assert verified.sequences.tolist() == plain.sequences.tolist()
-    assert verified.tokens_per_forward > 1.2
-
-
 def test_a_saved_checkpoint_is_complete(tmp_path, tokenizer):
     trainer = MARSTrainer(
         text_model(tokenizer), config(tmp_path), train_dataset=counting_examples(16), processing_class=tokenizer
