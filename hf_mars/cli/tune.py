@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 
 from ..checking_text import check_text
+from ..decoding import Mode
 from ..evaluation import Method, MethodResult, format_table, tune
 from ..evaluation.tasks import TASKS, load_task
 from ..loading import check_chat_template
@@ -103,7 +104,8 @@ def describe(best: MethodResult) -> str:
         return f"Nothing is faster than plain decoding at batch size {best.batch_size} here: leave the arguments out."
     method = Method(best.mode, best.threshold, block_size=best.block_size)
     arguments = ", ".join(f"{name}={value}" for name, value in method.arguments.items())
+    kept = ", lossless" if best.lossless else ", verified" if best.mode == Mode.VERIFY else ""
     return (
         f"Fastest at batch size {best.batch_size}, {best.speedup:.2f} times plain decoding"
-        f"{', lossless' if best.lossless else ''}:\n\n    model.generate(**inputs, {arguments})"
+        f"{kept}:\n\n    model.generate(**inputs, {arguments})"
     )

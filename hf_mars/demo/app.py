@@ -4,6 +4,7 @@ import gradio as gr
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from ..evaluation import format_table, load_evaluation
+from ..exactness import explain_inexactness
 from .events import MAX_NEW_TOKENS, METRICS, DemoEvents
 from .page import CSS, legend, render_conversation
 
@@ -38,6 +39,7 @@ def build_app(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, source
         evaluation = None
     events = DemoEvents(model, tokenizer, evaluation)
     block_size = model.config.mars["block_size"]
+    kept = "keep plain decoding's tokens" + (", near ties apart" if explain_inexactness(model) else "")
     with gr.Blocks(title="Several tokens a forward pass", fill_width=False) as app:
         gr.HTML(f"<style>{CSS}</style>", padding=False)
         gr.Markdown(INTRODUCTION)
@@ -62,7 +64,7 @@ def build_app(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, source
                 gr.Examples(EXAMPLES, message)
             with gr.Column(scale=1, min_width=240):
                 is_on = gr.Checkbox(True, label="Several tokens a forward", elem_id="on")
-                lossless = gr.Checkbox(True, label="Lossless", info="keep plain decoding's tokens", elem_id="lossless")
+                lossless = gr.Checkbox(True, label="Lossless", info=kept, elem_id="lossless")
                 compare = gr.Checkbox(False, label="Compare with plain decoding", elem_id="compare")
                 with gr.Accordion("More", open=False):
                     size = gr.Slider(2, 2 * block_size, value=block_size, step=1, label="Block size", elem_id="size")

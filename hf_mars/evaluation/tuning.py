@@ -48,7 +48,7 @@ def tune(
         batch_size (`int`): Prompts decoded together.
         max_loss (`float`, *optional*):
             Share of the accuracy that may be lost, or of the outputs that may differ from plain decoding's where
-            nothing tells right from wrong. Defaults to none: only lossless decoding is tried.
+            nothing tells right from wrong. Defaults to none: only verified decoding is tried.
         is_correct (`Callable[[int, str], bool]`, *optional*):
             From a prompt's index and an answer to whether it is right.
         block_sizes (`list[int]`, *optional*): Defaults to the checkpoint's and half of it.
@@ -73,7 +73,8 @@ def tune(
 
     def allowed(results: list[MethodResult]) -> list[MethodResult]:
         plain = results[0]
-        return [plain, *(r for r in results[1:] if r.lossless or loss(r, plain) <= (max_loss or 0) + 1e-9)]
+        # Verified answers that differ from plain ones do so at near ties, see `explain_inexactness`.
+        return [plain, *(r for r in results[1:] if r.mode == Mode.VERIFY or loss(r, plain) <= (max_loss or 0) + 1e-9)]
 
     first = prompts[: max(batch_size, len(prompts) // 4)]
     methods = candidates(block_sizes, lossless=max_loss is None)

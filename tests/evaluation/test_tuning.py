@@ -2,12 +2,13 @@ import pytest
 import torch
 
 from hf_mars import enable_mars
+from hf_mars.cli.tune import describe
 from hf_mars.evaluation import MethodResult, tune
 from hf_mars.evaluation.tuning import candidates
 from tests.tiny_text import byte_level_tokenizer, text_model
 
 
-def fake_measurements(monkeypatch, speed):
+def fake_measurements(monkeypatch, speed, is_exact=True):
     """Replace the clock: `speed` gives speedup, accuracy and share of identical outputs of each mode."""
     calls = []
 
@@ -29,7 +30,7 @@ def fake_measurements(monkeypatch, speed):
                     speedup=speedup,
                     identical=identical,
                     block_size=mode.block_size,
-                    lossless=mode.is_lossless,
+                    lossless=mode.is_lossless and is_exact,
                 )
             )
         return results
@@ -62,6 +63,12 @@ def test_lossless_is_the_default(subject, monkeypatch):
     assert {result.mode for result in results} == {"AR", "verify"}
     assert [call[0] for call in calls] == [4, 16] and calls[1][2] == 3
     assert len(calls[1][1]) == 5, "plain decoding and the four fastest"
+
+
+def test_near_ties_of_half_precision_do_not_bar_verified_decoding(subject, monkeypatch):
+    fake_measurements(monkeypatch, lambda mode: (1.2 + mode.threshold, 0.5, 0.97), is_exact=False)
+    best, _ = tune(*subject, PROMPTS, batch_size=2)
+    assert best.mode == "verify" and "verified:" in describe(best) and "lossless" not in describe(best)
 
 
 @pytest.mark.parametrize(("max_loss", "threshold"), [(0.05, 0.9), (0.5, 0.3), (0.0, None)])
