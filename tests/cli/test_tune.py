@@ -15,9 +15,9 @@ def test_prints_the_arguments_of_the_fastest_way(tmp_path, checkpoint, capsys):
     messages = [{"role": "user", "content": "two"}]
     (tmp_path / "prompts.txt").write_text(f"one\n{json.dumps(messages)}\n\nthree\n")
     options = ["tune", str(checkpoint), "--prompts", str(tmp_path / "prompts.txt"), "--max-new-tokens", "6"]
-    main([*options, "--device", "cpu"])
+    main([*options, "--device", "cpu", "--dtype", "float32"])
     printed = capsys.readouterr().out
-    assert "| 1 | AR | yes | 3 |" in printed
+    assert "| 1 | float32 | AR | yes | 3 |" in printed
     assert "model.generate(**inputs, mars_threshold=" in printed or "Nothing is faster" in printed
 
 
