@@ -63,7 +63,8 @@ def window_attention_forward(
 @contextmanager
 def use_attention(model: PreTrainedModel, name: str = WINDOW_ATTENTION) -> Iterator[None]:
     """
-    Let a model that attends with `sdpa` attend with another function inside; a model of another backend keeps it.
+    Let a model that attends with `sdpa` attend with another function inside. A model of another backend keeps it, and
+    so does one that another thread has switched already.
 
     Args:
         model ([`PreTrainedModel`]): The model.

@@ -5,6 +5,8 @@ from typing import Any
 
 from transformers import PreTrainedModel
 
+from .attention import WINDOW_ATTENTION
+
 
 __all__ = ["check_adapter", "check_exact", "check_supported"]
 
@@ -69,6 +71,11 @@ def check_exact(model: PreTrainedModel, lookup: Callable[[str], Any]) -> None:
         raise ValueError(f"`prefill_chunk_size` is not available with `mars_verify='exact'`: {hint}")
     if lookup("use_cache") is False:
         raise ValueError(f"`use_cache=False` is not available with `mars_verify='exact'`: {hint}")
+    if model.config._attn_implementation == WINDOW_ATTENTION:
+        raise ValueError(
+            "`mars_verify='exact'` needs the model for itself, and another call or a server decodes with it: wait for "
+            "its end, or use `mars_verify=True`."
+        )
     if model.config._attn_implementation != "sdpa":
         raise ValueError(
             f"`mars_verify='exact'` needs the attention backend 'sdpa', not {model.config._attn_implementation!r}: "

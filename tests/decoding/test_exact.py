@@ -2,7 +2,7 @@ import pytest
 import torch
 from transformers import LlamaConfig, MistralConfig, Qwen2Config
 
-from hf_mars.decoding import exact, prepare
+from hf_mars.decoding import exact, prepare, use_attention
 from hf_mars.decoding.exact import VerifiedColumns, find_uneven, is_uneven, recompute_columns
 
 from ..tiny import MASK, ragged_prompts, tiny_config, tiny_model
@@ -92,6 +92,12 @@ def test_matrices_of_other_kinds_are_refused():
 def test_what_would_change_the_forwards_is_refused(arguments, message):
     with pytest.raises(ValueError, match=message):
         tiny_model().generate(**ragged_prompts([5]), max_new_tokens=4, mars_verify="exact", **arguments)
+
+
+def test_it_needs_the_model_for_itself():
+    model = tiny_model()
+    with use_attention(model), pytest.raises(ValueError, match="another call or a server decodes with it"):
+        model.generate(**ragged_prompts([5]), max_new_tokens=4, mars_verify="exact")
 
 
 def test_other_backends_and_other_words_are_refused():
