@@ -10,8 +10,7 @@ __all__ = [
     "first_columns",
     "count_leading",
     "sample",
-    "verify_greedily",
-    "rejection_sample",
+    "verify",
 ]
 
 METRICS = ("probability", "entropy", "margin")
@@ -72,7 +71,7 @@ def count_leading(accepted: torch.Tensor) -> torch.Tensor:
 
 def first_columns(values: torch.Tensor, start: torch.Tensor, width: int) -> torch.Tensor:
     """
-    Columns `start .. start + width - 1` of each row. Columns past the end repeat the last one.
+    Columns `start .. start + width - 1` of each row. Columns past an end repeat the one there.
 
     Args:
         values (`torch.Tensor` of shape `(rows, columns, ...)`): Ragged data, right-aligned.
@@ -83,15 +82,16 @@ def first_columns(values: torch.Tensor, start: torch.Tensor, width: int) -> torc
         `torch.Tensor` of shape `(rows, width, ...)`.
     """
     columns = start[:, None] + torch.arange(width, device=values.device)
-    columns = columns.clamp(max=values.shape[1] - 1)
+    columns = columns.clamp(min=0, max=values.shape[1] - 1)
     return values.take_along_dim(columns.view(*columns.shape, *[1] * (values.ndim - 2)), dim=1)
 
 
-def verify_greedily(
+def verify(
     candidates: torch.Tensor, drafts: torch.Tensor, num_drafts: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """
-    Accept the drafts that are the autoregressive choice; that choice's next token is the bonus token.
+    Accept the drafts that are the autoregressive choice; that choice's next token is the bonus token. Where tokens are
+    sampled, that choice is the sample of its position, see [`draw_uniforms`].
 
     Args:
         candidates (`torch.LongTensor` of shape `(rows, max_drafts + 1)`):
@@ -125,47 +125,3 @@ def sample(probabilities: torch.Tensor, uniforms: torch.Tensor) -> torch.Tensor:
     drawn = uniforms.to(dtype)[..., None] * cumulative[..., -1:]
     # Scores that overflow, of a temperature near 0, leave no distribution: even then it is a token.
     return torch.searchsorted(cumulative, drawn, right=True).squeeze(-1).clamp(max=probabilities.shape[-1] - 1)
-
-
-def rejection_sample(
-    probabilities: torch.Tensor,
-    drafts: torch.Tensor,
-    num_drafts: torch.Tensor,
-    draft_probabilities: torch.Tensor | None,
-    uniforms: torch.Tensor,
-    bonus_uniforms: torch.Tensor,
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """
-    Rejection sampling: accept a draft x with probability min(1, p(x) / q(x)), and replace the first one that is
-    rejected by a sample from max(p - q, 0), so that every token has exactly the
-    distribution p of autoregressive sampling.
-
-    Args:
-        probabilities (`torch.FloatTensor` of shape `(rows, max_drafts + 1, vocab_size)`):
-            Autoregressive distributions p at the place of each draft and after the last one, left-aligned.
-        drafts (`torch.LongTensor` of shape `(rows, max_drafts)`): The drafts, left-aligned.
-        num_drafts (`torch.LongTensor` of shape `(rows,)`): How many of them are real.
-        draft_probabilities (`torch.FloatTensor` of shape `(rows, max_drafts, vocab_size)`):
-            Distributions q that the drafts were sampled from; `None` if there are no drafts.
-        uniforms (`torch.FloatTensor` of shape `(rows, max_drafts)`): Random numbers in [0, 1), for the drafts.
-        bonus_uniforms (`torch.FloatTensor` of shape `(rows,)`): Random numbers in [0, 1), for the bonus token.
-
-    Returns:
-        See [`verify_greedily`].
-    """
-    max_drafts = drafts.shape[1]
-    if max_drafts == 0:
-        return torch.zeros_like(num_drafts), sample(probabilities[:, 0], bonus_uniforms)[:, None]
-    is_draft = torch.arange(max_drafts, device=drafts.device) < num_drafts[:, None]
-    target = probabilities[:, :-1].gather(2, drafts[:, :, None]).squeeze(2)
-    proposed = draft_probabilities.gather(2, drafts[:, :, None]).squeeze(2)
-    num_accepted = count_leading((uniforms * proposed < target) & is_draft)
-
-    rows = torch.arange(len(drafts), device=drafts.device)
-    remaining = probabilities[rows, num_accepted]
-    rejected = draft_probabilities[rows, num_accepted.clamp(max=max_drafts - 1)]
-    residual = (remaining - rejected).clamp(min=0)
-    # Rounding can leave nothing of two equal distributions; then either one will do.
-    is_rejected = (num_accepted < num_drafts) & (residual.sum(-1) > 0)
-    remaining = residual.where(is_rejected[:, None], remaining)
-    return num_accepted, sample(remaining, bonus_uniforms)[:, None]

@@ -10,13 +10,16 @@ from .cache import MARSCache
 from .context import Context
 from .deciding import AcceptedTokens, Decision
 from .output import StepOutput
+from .plan import Plan
 from .rows import HostRows, Rows
-from .sampling import SamplingParams, make_sampling_tensors
+from .sampling import SamplingParams, draw_uniforms, make_sampling_tensors
 from .stopping import StoppingRule
 from .window import Window, build_window
 
 
 __all__ = ["Batch"]
+
+CONFIDENCE_STEPS = 2**24  # confidences travel to the host as integers, with all else that it is told of a step
 
 
 class Batch:
@@ -40,6 +43,7 @@ class Batch:
         rows ([`Rows`]), host ([`HostRows`]): State of the rows, on the device and on the host.
         sampling ([`SamplingTensors`]): How they decode.
         sequences (`torch.LongTensor` of shape `(batch_size, capacity)`): All tokens, by id of the row.
+        uniforms (`torch.FloatTensor` of shape `(batch_size, capacity)`): The random number of each of them.
         cache ([`MARSCache`]): Their keys and values.
         is_first (`bool`): Whether no step was made yet.
         is_done (`bool`): Whether no row decodes any more.
@@ -77,6 +81,7 @@ class Batch:
         self.sequences = torch.nn.functional.pad(
             input_ids, (0, max_length - prompt_length + block_size), value=pad_token_id
         )
+        self.uniforms = draw_uniforms(self.sampling, prompt_length, self.sequences.shape[1])
         missing = context.length - context.position_ids.shape[1]
         self._context_positions = torch.nn.functional.pad(context.position_ids.expand(batch_size, -1), (missing, 0))
         pending = torch.nn.functional.pad(input_ids, (context.slot_offset, 0))[:, past_length:]
@@ -101,6 +106,7 @@ class Batch:
             cursor=on_host * past_length,
             length=on_host * prompt_length,
             is_active=on_host.bool(),
+            confidences=torch.zeros(batch_size, 0),
         )
         self.is_first, self.is_done = True, False
 
@@ -121,14 +127,37 @@ class Batch:
         """What the row with the most room may still add."""
         return int((self.sampling.host_max_lengths - self.host.length)[self.host.is_active].max())
 
-    def build_window(self, num_masks: int) -> Window:
-        """The next window: pending tokens and drafts of every row, then masks."""
-        return self._build_window(self.rows.tokens, self.rows.num_pending + self.rows.num_drafts, num_masks)
+    def follow(self, plan: Plan) -> None:
+        """Drop the drafts that the next step does not verify."""
+        if torch.equal(plan.num_drafts, self.host.num_drafts):
+            return
+        self.host = replace(self.host, num_drafts=plan.num_drafts)
+        self.rows = replace(self.rows, num_drafts=plan.num_drafts.to(self.sequences.device))
+        self._fit()
+
+    def read_uniforms(self, width: int) -> torch.Tensor | None:
+        """Random numbers of the next `width` tokens of each row, of shape `(rows, width)`; `None` if none samples."""
+        if not self.sampling.any_sampled:
+            return None
+        return first_columns(self.uniforms[self.rows.ids], self.rows.lengths, width)
+
+    def build_window(self, groups: torch.Tensor, num_masks: int) -> Window:
+        """
+        The next window: pending tokens and drafts of every row, then masks.
+
+        Args:
+            groups (`torch.LongTensor` of shape `(rows, num_groups)`): After how many drafts each group follows.
+            num_masks (`int`): Masks of a group.
+        """
+        rows = self.rows
+        ends = rows.num_pending[:, None] + groups
+        return self._build_window(rows.tokens, rows.num_pending + rows.num_drafts, ends, num_masks)
 
     def build_context_window(self, length: int) -> Window:
         """The next slots of every row's context, at most `length` and all but the last one of each."""
         num_read = self._num_read(length)
-        return self._build_window(self.rows.tokens[:, : int(num_read.max())], num_read.to(self.sequences.device), 0)
+        counts = num_read.to(self.sequences.device)
+        return self._build_window(self.rows.tokens[:, : int(num_read.max())], counts, counts[:, None], num_masks=0)
 
     def advance_context(self, length: int) -> None:
         """Commit what [`~Batch.build_context_window`] has built, once it is forwarded."""
@@ -168,17 +197,21 @@ class Batch:
             num_pending=decision.num_confident + 1 - num_drafts,
             drafts=decision.mask_tokens,
             num_drafts=num_drafts,
-            draft_probabilities=decision.mask_probabilities if self.sampling.any_verified else None,
             lengths=rows.lengths + accepted.lengths,
             is_active=rows.is_active & ~is_finished,
         )
         counts = torch.stack([accepted.lengths, num_draft_tokens, num_accepted_tokens], dim=1)
         rows, cursors = self.rows, self.cache.cursors + num_read
         state = torch.stack([rows.num_pending, rows.num_drafts, cursors, rows.lengths, rows.is_active], dim=1)
-        counts, state, tokens = split_columns(torch.cat([counts, state, accepted.tokens], dim=1).cpu(), 3, 5)
+        confidences = decision.confidences[:, : decision.mask_tokens.shape[1] * self.sampling.any_planned]
+        confidences = (confidences * CONFIDENCE_STEPS).long()
+        values = torch.cat([counts, state, confidences, accepted.tokens], dim=1).cpu()
+        counts, state, confidences, tokens = split_columns(values, 3, 5, confidences.shape[1])
         output = StepOutput(self.host.ids, tokens, *counts.unbind(1))
         num_pending, num_drafts, cursor, length, is_active = state.unbind(1)
-        self.host = HostRows(self.host.ids, num_pending, num_drafts, cursor, length, is_active.bool())
+        self.host = HostRows(
+            self.host.ids, num_pending, num_drafts, cursor, length, is_active.bool(), confidences / CONFIDENCE_STEPS
+        )
         self.cache.commit(num_read, length=int(cursor.max()))
         self.is_first = False
         self._let_go()
@@ -217,6 +250,7 @@ class Batch:
         self.sequences[ids] = self.pad_token_id  # nothing is left of a row that had this place before
         width = min(other.sequences.shape[1], self.sequences.shape[1])
         self.sequences[ids, :width] = other.sequences[other.host.ids, :width]
+        self.uniforms[ids, :width] = other.uniforms[other.host.ids, :width]
         self.rows = self.rows.concat(replace(other.rows, ids=ids.to(self.sequences.device)))
         self.host = self.host.concat(replace(other.host, ids=ids))
         self.has_padding |= other.has_padding
@@ -258,11 +292,12 @@ class Batch:
     def _num_read(self, length: int) -> torch.Tensor:
         return (self.host.num_pending - 1).clamp(max=length)
 
-    def _build_window(self, tokens: torch.Tensor, counts: torch.Tensor, num_masks: int) -> Window:
+    def _build_window(self, tokens: torch.Tensor, counts: torch.Tensor, ends: torch.Tensor, num_masks: int) -> Window:
         window = build_window(
             tokens,
             counts,
             self.cache.cursors,
+            ends,
             num_masks,
             self.sampling.mask_token_id,
             self.rows.position_offset,
@@ -270,11 +305,10 @@ class Batch:
         )
         if self.is_first or not self.use_cache:
             # Slots of the context have the positions that were passed, which may have gaps.
-            slots = window.slots.clamp(max=self.context.length - 1)
-            positions = self._context_positions[self.rows.ids].gather(1, slots)
-            window = replace(
-                window, position_ids=positions.where(window.slots < self.context.length, window.position_ids)
-            )
+            places = window.positions.clamp(max=self.context.length - 1)
+            position_ids = self._context_positions[self.rows.ids].gather(1, places)
+            is_context = window.positions < self.context.length
+            window = replace(window, position_ids=position_ids.where(is_context, window.position_ids))
         return window
 
     def _reserve_sequences(self, num_rows: int) -> None:
@@ -282,7 +316,9 @@ class Batch:
         longest = self.sampling.max_length + self.sampling.largest_block
         missing, growth = (max(n, 0) for n in (num_rows - len(self.sequences), longest - self.sequences.shape[1]))
         if missing or growth:
-            self.sequences = torch.nn.functional.pad(self.sequences, (0, growth, 0, missing), value=self.pad_token_id)
+            padding = (0, growth, 0, missing)
+            self.sequences = torch.nn.functional.pad(self.sequences, padding, value=self.pad_token_id)
+            self.uniforms = torch.nn.functional.pad(self.uniforms, padding)
 
     def _let_go(self) -> None:
         """Go on without the rows that are done."""
@@ -312,14 +348,8 @@ class Batch:
         max_drafts = int(host.num_drafts.max())
         if self.static:  # as wide as the masks allow
             max_tokens, max_drafts = rows.tokens.shape[1], rows.drafts.shape[1] * self.sampling.any_verified
-        probabilities = rows.draft_probabilities
         self.host = host
-        self.rows = replace(
-            rows,
-            tokens=rows.tokens[:, :max_tokens],
-            drafts=rows.drafts[:, :max_drafts],
-            draft_probabilities=None if probabilities is None else probabilities[:, :max_drafts],
-        )
+        self.rows = replace(rows, tokens=rows.tokens[:, :max_tokens], drafts=rows.drafts[:, :max_drafts])
 
 
 def split_columns(values: torch.Tensor, *widths: int) -> tuple[torch.Tensor, ...]:

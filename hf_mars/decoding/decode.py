@@ -155,6 +155,9 @@ def create_decoder(
     length = get_context_length(input_ids, attention_mask, inputs_embeds, past, generation_config)
     batch_size, prompt_length = input_ids.shape
     stopping = StoppingRule(stopping_criteria, prompt_length, batch_size, options.mask_token_id)
+    static = generation_config.cache_implementation == "static"
+    if static or use_cache is False or getattr(model, "tp_size", None):
+        options = options.without_plan()  # all steps, or those of all processes, have the same shapes
     position_wise = LogitsProcessorList(filter(is_position_wise, logits_processor))
     params = [
         SamplingParams(
@@ -177,7 +180,7 @@ def create_decoder(
         model.config.get_text_config().num_hidden_layers,
         pad_token_id=0 if pad_token is None else int(pad_token),
         use_cache=use_cache is not False,
-        static=generation_config.cache_implementation == "static",
+        static=static,
         stopping=stopping if stopping.others else None,
         # PEFT has one adapter for each row of the call; plain decoding keeps all rows to the end.
         keeps_rows="adapter_names" in get_peft_arguments(model) or options.is_exact,

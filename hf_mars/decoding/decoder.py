@@ -1,5 +1,6 @@
 """The decoding step: window, forward, decide, assemble, cut, commit."""
 
+import time
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -11,6 +12,8 @@ from .batch import Batch
 from .deciding import AcceptedTokens, assemble, decide
 from .masks import create_window_mask
 from .output import StepOutput, TokenRecord
+from .plan import plan_fixed
+from .planner import Planner
 from .positions import depends_on_forward
 from .sampling import read_thresholds
 from .stopping import cut
@@ -26,8 +29,8 @@ class MARSDecoder:
 
     One call of [`~MARSDecoder.step`] is one forward pass and one device-to-host copy:
 
-    1. Build the window of every row: pending tokens, drafts, masks.
-    2. Forward all rows. A query sees the slots of its own row, up to its own.
+    1. Plan, and build the window of every row: pending tokens, drafts, masks.
+    2. Forward all rows. A query sees the slots of its own row alone.
     3. Decide: exclude the mask token, then choose a token and a confidence for every wanted column.
     4. Assemble the accepted tokens: the drafts that the autoregressive choice agrees with, that choice's bonus token,
        and, in lossy mode, the leading masks whose confidence passes the threshold.
@@ -41,6 +44,7 @@ class MARSDecoder:
         model ([`PreTrainedModel`]): The model.
         batch ([`Batch`]): The rows.
         scores ([`TokenRecord`], *optional*): Collects the processed scores of each token, also for criteria.
+        planner ([`Planner`], *optional*): Says how far each step drafts in rows that no threshold tells.
         forward (`Callable`, *optional*): The model's forward in the steps after the first, such as a compiled one.
         model_kwargs: Passed on to every forward.
     """
@@ -51,10 +55,11 @@ class MARSDecoder:
         batch: Batch,
         scores: TokenRecord | None = None,
         forward: Callable | None = None,
+        planner: Planner | None = None,
         **model_kwargs,
     ):
         self.model, self.batch, self.scores, self.model_kwargs = model, batch, scores, model_kwargs
-        self.forward = forward or model
+        self.forward, self.planner = forward or model, planner or Planner(model)
         self.config = model.config.get_text_config()
 
     @property
@@ -66,7 +71,7 @@ class MARSDecoder:
 
     def prefill(self, length: int) -> None:
         """Forward the next slots of every row's context, at most `length` and all but the last one of each."""
-        self._forward(self.batch.build_context_window(length), num_logits=1)
+        self._forward(self.batch.build_context_window(length), num_logits=1, is_causal=True)
         self.batch.advance_context(length)
 
     def step(self, return_logits: bool = False, return_confidences: bool = False) -> StepOutput:
@@ -80,43 +85,55 @@ class MARSDecoder:
         Returns:
             [`StepOutput`]: What it added.
         """
-        batch, rows, sampling = self.batch, self.batch.rows, self.batch.sampling
-        thresholds, num_masks = self._plan()
+        start = time.perf_counter()
+        batch, sampling = self.batch, self.batch.sampling
+        thresholds, num_masks = self._read_thresholds()
+        plan = (
+            self.planner.plan(batch, num_masks)
+            if sampling.any_planned
+            else plan_fixed(batch.host.num_drafts, num_masks)
+        )
+        batch.follow(plan)
+        rows, host = batch.rows, batch.host
         max_drafts = rows.drafts.shape[1]
         first_column = max_drafts - rows.num_drafts  # where each row's accepted tokens begin among the logits
+        groups = rows.num_drafts[:, None] if plan.is_causal else plan.groups.to(rows.tokens.device)
 
         # 1. Build the window
-        window = batch.build_window(num_masks)
+        window = batch.build_window(groups, plan.num_masks)
         # 2. Forward: the last columns decide
-        logits = self._forward(window, max_drafts + 1 + num_masks)
+        logits = self._forward(window, max_drafts + 1 + plan.num_mask_columns, plan.is_causal)
         raw_logits = logits.clone() if return_logits else None
         # 3. Decide
         logits[..., sampling.mask_token_id] = -torch.inf
-        decision = decide(logits, rows, sampling, thresholds, batch.sequences)
+        uniforms = batch.read_uniforms(max_drafts + 1 + plan.num_masks)
+        decision = decide(logits, rows, sampling, thresholds, groups, batch.sequences, uniforms)
         # 4. Assemble
         accepted = assemble(decision, rows, sampling)
         # 5. Cut
         width = accepted.tokens.shape[1]
-        scores = None if self.scores is None else first_columns(decision.scores, first_column, width)
+        scores = None if self.scores is None else first_columns(decision.all_scores, first_column, width)
         accepted, is_finished = self._cut(accepted, scores)
         # 6. Commit
         output = batch.advance(decision, accepted, is_finished)
+        if sampling.any_planned:
+            self.planner.observe(host, sampling, output, window.slots.shape[1], time.perf_counter() - start)
         if return_logits:
             output = replace(output, logits=first_columns(raw_logits, first_column, width))
         if return_confidences:
-            confidences = confidence(decision.scores, sampling.params[0].decoding.metric)
+            confidences = confidence(decision.all_scores, sampling.params[0].decoding.metric)
             output = replace(output, confidences=first_columns(confidences, first_column, width).cpu())
         return output
 
-    def _plan(self) -> tuple[torch.Tensor, int]:
-        """The threshold of each row, and the masks to append: none that cannot be accepted, nor past every budget."""
+    def _read_thresholds(self) -> tuple[torch.Tensor, int]:
+        """The threshold of each row, and the masks that they need: none that cannot pass, nor past every budget."""
         batch, sampling = self.batch, self.batch.sampling
         thresholds, block_size = read_thresholds(sampling)
         if batch.is_first and sampling.params[0].decoding.is_exact:
             return thresholds, 0  # the prompt is read as plain decoding reads it
         return thresholds, (sampling.largest_block if batch.static else min(block_size, batch.remaining)) - 1
 
-    def _forward(self, window: Window, num_logits: int) -> torch.Tensor:
+    def _forward(self, window: Window, num_logits: int, is_causal: bool) -> torch.Tensor:
         """Float32 logits of the last `num_logits` columns of the window."""
         batch, inputs = self.batch, {"input_ids": window.input_ids}
         if batch.context.inputs_embeds is not None and batch.is_first:
@@ -127,11 +144,9 @@ class MARSDecoder:
             inputs["logits_to_keep"] = num_logits
         # A window of equal rows without padding is plain causal: the model makes its own mask, or needs none.
         attention_mask = None
-        if batch.static or batch.has_padding or not batch.is_aligned:
+        if batch.static or batch.has_padding or not is_causal or not batch.is_aligned:
             length = batch.cache.get_mask_sizes(window.slots.shape[1], 0)[0]
-            attention_mask = create_window_mask(
-                self.config, window.slots, batch.rows.is_real, length, self.model.dtype
-            )
+            attention_mask = create_window_mask(self.config, window, batch.rows.is_real, length, self.model.dtype)
         batch.cache.open_window(window.slots)
         outputs = (self.model if batch.is_first else self.forward)(
             **inputs,

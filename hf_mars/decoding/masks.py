@@ -7,6 +7,7 @@ from transformers import PreTrainedConfig
 from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, and_masks
 
 from .attention import EXACT_ATTENTION, WINDOW_ATTENTION
+from .window import Window
 
 
 __all__ = ["MaskPredicate", "check_attention_backend", "create_attention_mask", "create_window_mask"]
@@ -87,24 +88,25 @@ def create_attention_mask(
 
 
 def create_window_mask(
-    config: PreTrainedConfig, slots: torch.Tensor, is_real: torch.Tensor, length: int, dtype: torch.dtype
+    config: PreTrainedConfig, window: Window, is_real: torch.Tensor, length: int, dtype: torch.dtype
 ):
     """
-    The mask of one decoding step: a query sees the slots of its own row, from the left padding up to its own slot.
+    The mask of one decoding step: a query sees slots of its own row alone, see [`Window`].
 
     Args:
         config ([`PreTrainedConfig`]): Configuration of the language model.
-        slots (`torch.LongTensor` of shape `(rows, width)`): Slot of each query.
+        window ([`Window`]): Slots of each query, and what it sees.
         is_real (`torch.BoolTensor` of shape `(rows, context_length)`): `False` where the context is padding.
         length (`int`): Number of slots that the cache returns.
         dtype (`torch.dtype`): Type of an additive mask.
     """
     is_visible = torch.nn.functional.pad(is_real, (0, length - is_real.shape[1]), value=True)
 
-    def up_to_own_slot(batch_idx, head_idx, q_idx, kv_idx):
-        slot = slots[batch_idx, q_idx]
-        # Padding sees itself, as a query that sees nothing would give NaN.
-        return (kv_idx <= slot) & (is_visible[batch_idx, kv_idx] | (kv_idx == slot))
+    def as_window_says(batch_idx, head_idx, q_idx, kv_idx):
+        slot = window.slots[batch_idx, q_idx]
+        is_known = (kv_idx < window.num_seen[batch_idx, q_idx]) & is_visible[batch_idx, kv_idx]
+        # Padding sees itself too, as a query that sees nothing would give NaN.
+        return is_known | ((kv_idx >= window.first_slots[batch_idx, q_idx]) & (kv_idx <= slot))
 
-    key_positions = torch.arange(length, device=slots.device).expand(len(slots), -1)
-    return create_attention_mask(config, up_to_own_slot, slots, key_positions, dtype)
+    key_positions = torch.arange(length, device=window.slots.device).expand(len(window.slots), -1)
+    return create_attention_mask(config, as_window_says, window.positions, key_positions, dtype)

@@ -2,7 +2,7 @@
 
 import difflib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from numbers import Integral, Real
 from typing import Any
@@ -16,6 +16,7 @@ from .acceptance import METRICS
 __all__ = ["DecodingOptions", "Mode", "Threshold"]
 
 Threshold = float | torch.Tensor | Callable[[], float | torch.Tensor]
+FIXED_THRESHOLD = 0.5  # of verified decoding where no step can be planned
 NAMES = ("mars_threshold", "mars_block_size", "mars_verify", "mars_metric")
 
 
@@ -55,6 +56,8 @@ class DecodingOptions:
             Id of the mask token.
         is_exact (`bool`, *optional*, defaults to `False`):
             Whether forwards compute each token to the bit as plain decoding does, see [`ExactForward`].
+        is_planned (`bool`, *optional*, defaults to `False`):
+            Whether a [`Planner`] says how far each step drafts; then the threshold is 0, and every mask is a draft.
     """
 
     threshold: Threshold
@@ -63,6 +66,7 @@ class DecodingOptions:
     metric: str
     mask_token_id: int
     is_exact: bool = False
+    is_planned: bool = False
 
     @classmethod
     def from_arguments(cls, model: PreTrainedModel, arguments: dict[str, Any]) -> "DecodingOptions":
@@ -95,11 +99,12 @@ class DecodingOptions:
         if metric not in METRICS:
             raise ValueError(f"`mars_metric` must be one of {METRICS}, got {metric!r}.")
         threshold = arguments.get("mars_threshold")
+        is_planned = threshold is None and verify is True
         if threshold is None:
             if not verify or metric != "probability":
                 raise ValueError(f"{sorted(arguments)} have no effect without `mars_threshold`: pass it too.")
             # Drafts are checked, so the threshold trades only speed.
-            threshold = 0.5
+            threshold = FIXED_THRESHOLD if verify == "exact" else 0.0
         if not callable(threshold):
             threshold = check_threshold(threshold, metric)
             threshold = threshold.cpu() if isinstance(threshold, torch.Tensor) else threshold
@@ -112,7 +117,12 @@ class DecodingOptions:
             metric=metric,
             mask_token_id=mars["mask_token_id"],
             is_exact=verify == "exact",
+            is_planned=is_planned and block_size > 1,
         )
+
+    def without_plan(self) -> "DecodingOptions":
+        """The same with steps of a fixed shape."""
+        return replace(self, threshold=FIXED_THRESHOLD, is_planned=False) if self.is_planned else self
 
     def read_threshold(self, batch_size: int) -> float | torch.Tensor:
         """

@@ -12,7 +12,14 @@ from .rows import Rows
 from .sampling import SamplingParams, SamplingTensors, ends
 
 
-__all__ = ["check_processors", "for_row", "is_position_wise", "process_by_position", "process_position_wise"]
+__all__ = [
+    "check_processors",
+    "for_row",
+    "is_position_wise",
+    "process_drafts",
+    "process_masks",
+    "process_position_wise",
+]
 
 # They look at the scores of one position alone.
 POSITION_WISE = (
@@ -69,61 +76,97 @@ def process_position_wise(scores: torch.Tensor, sampling: SamplingTensors) -> to
     return processed
 
 
-def process_by_position(
+def process_drafts(
     logits: torch.Tensor,
     scores: torch.Tensor,
     rows: Rows,
     sampling: SamplingTensors,
-    thresholds: torch.Tensor,
-    uniforms: torch.Tensor | None,
     sequences: torch.Tensor,
-) -> tuple[torch.Tensor, torch.Tensor]:
+    uniforms: torch.Tensor | None,
+) -> torch.Tensor:
     """
-    Apply the processors that look at the tokens so far: to each draft's position and the one after, and in lossy mode
-    to each mask, in order, and for as long as the token before is accepted.
+    Apply the processors that look at the tokens so far to each draft's position and the one after, in order, for as
+    long as the draft before holds.
 
     Args:
-        logits, rows, sampling, thresholds, sequences: As for [`decide`].
-        scores (`torch.FloatTensor` of shape `(rows, columns, vocab_size)`): After the position-wise processors.
-        uniforms (`torch.FloatTensor` of shape `(rows, 2, largest_block)`, *optional*): See [`draw_uniforms`].
+        logits (`torch.FloatTensor` of shape `(rows, max_drafts + 1, vocab_size)`): Before any processor.
+        scores (`torch.FloatTensor` of the same shape): After the position-wise ones.
+        rows, sampling, sequences, uniforms: As for [`decide`].
+
+    Returns:
+        `torch.FloatTensor` of the same shape.
+    """
+    scores, max_drafts = scores.clone(), rows.drafts.shape[1]
+    for index, prefix, num_drafts in list_prefixes(rows, sampling, sequences):
+        params = sampling.params[index]
+        for position in range(num_drafts + 1):
+            column = max_drafts - num_drafts + position
+            processed = process_position(params, prefix, logits[index, column])
+            scores[index, column] = processed
+            token = choose(params, processed, None if uniforms is None else uniforms[index, position])
+            if position == num_drafts or token != rows.drafts[index, position]:
+                break
+            prefix = torch.cat([prefix, token[None]])
+            if ends(params, prefix):
+                break
+    return scores
+
+
+def process_masks(
+    logits: torch.Tensor,
+    scores: torch.Tensor,
+    bonus_token: torch.Tensor,
+    rows: Rows,
+    sampling: SamplingTensors,
+    thresholds: torch.Tensor,
+    sequences: torch.Tensor,
+    uniforms: torch.Tensor | None,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """
+    Apply the processors that look at the tokens so far to the masks of lossy rows, in order, for as long as the mask
+    before is accepted. Masks of verified rows only draft; their tokens meet those processors later.
+
+    Args:
+        logits (`torch.FloatTensor` of shape `(rows, num_masks, vocab_size)`): Before any processor.
+        scores (`torch.FloatTensor` of the same shape): After the position-wise ones.
+        bonus_token (`torch.LongTensor` of shape `(rows, 1)`): The token before the first mask.
+        rows, sampling, thresholds, sequences, uniforms: As for [`decide`].
 
     Returns:
         `tuple(torch.FloatTensor, torch.LongTensor)`: the processed scores, and of shape `(rows,)` how many masks of
         each row may be accepted, as no others met the tokens before them.
     """
-    scores = scores.clone()
-    max_drafts = rows.drafts.shape[1]
-    num_masks = logits.shape[1] - max_drafts - 1
+    scores, num_masks = scores.clone(), logits.shape[1]
     reach = [num_masks] * len(logits)
-    state = torch.stack([rows.ids, rows.lengths, rows.num_drafts, rows.is_active], dim=1).tolist()
-    for index in sampling.with_prefix:
-        params, (row, length, num_drafts, is_active) = sampling.params[index], state[index]
-        if not is_active:  # done, in a batch that keeps its rows: a grammar would be asked beyond its end
+    for index, prefix, _ in list_prefixes(rows, sampling, sequences):
+        params = sampling.params[index]
+        if params.decoding.mode is not Mode.LOSSY:
             continue
-        prefix = sequences[row, :length]
-        is_lossy = params.decoding.mode is Mode.LOSSY
-        num_own_masks = min(num_masks, params.decoding.block_size - 1) if is_lossy else 0
-        if is_lossy:
-            reach[index] = 0
-        for position in range(num_drafts + 1 + num_own_masks):
-            column = max_drafts - num_drafts + position
-            processed = process_position(params, prefix, logits[index, column])
-            scores[index, column] = processed
-            if position < num_drafts:
-                token = rows.drafts[index, position]
-                if not holds(params, processed, rows, index, position, uniforms):
-                    break
-            else:
-                mask = position - num_drafts  # 0 is the bonus token
-                if mask > 0 and not is_confident(params, processed, thresholds[index]):
-                    break
-                if is_lossy:
-                    reach[index] = mask
-                token = choose(params, processed, None if uniforms is None else uniforms[index, 0, mask])
+        reach[index], token = 0, bonus_token[index, 0]
+        for mask in range(min(num_masks, params.decoding.block_size - 1)):
             prefix = torch.cat([prefix, token[None]])
             if ends(params, prefix):
                 break
+            processed = process_position(params, prefix, logits[index, mask])
+            scores[index, mask] = processed
+            if not is_confident(params, processed, thresholds[index]):
+                break
+            reach[index] = mask + 1
+            token = choose(params, processed, None if uniforms is None else uniforms[index, mask + 1])
     return scores, torch.tensor(reach, device=scores.device)
+
+
+def list_prefixes(
+    rows: Rows, sampling: SamplingTensors, sequences: torch.Tensor
+) -> list[tuple[int, torch.Tensor, int]]:
+    """Of each row that still decodes and has processors that look at the tokens so far: its place, tokens, drafts."""
+    state = torch.stack([rows.ids, rows.lengths, rows.num_drafts, rows.is_active], dim=1).tolist()
+    listed = []
+    for index in sampling.with_prefix:
+        row, length, num_drafts, is_active = state[index]
+        if is_active:  # else done, in a batch that keeps its rows: a grammar would be asked beyond its end
+            listed.append((index, sequences[row, :length], num_drafts))
+    return listed
 
 
 def process_position(params: SamplingParams, prefix: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
@@ -141,22 +184,6 @@ def process_position(params: SamplingParams, prefix: torch.Tensor, scores: torch
             "allow no token but the mask token, which is never generated."
         )
     return processed
-
-
-def holds(
-    params: SamplingParams,
-    scores: torch.Tensor,
-    rows: Rows,
-    index: int,
-    position: int,
-    uniforms: torch.Tensor | None,
-) -> bool:
-    """Whether a draft is accepted, see [`verify_greedily`] and [`rejection_sample`]."""
-    draft = rows.drafts[index, position]
-    if not params.do_sample:
-        return bool(scores.argmax(-1) == draft)
-    proposed = rows.draft_probabilities[index, position, draft]
-    return bool(uniforms[index, 1, position] * proposed < scores.softmax(-1)[draft])
 
 
 def is_confident(params: SamplingParams, scores: torch.Tensor, threshold: torch.Tensor) -> bool:

@@ -77,14 +77,16 @@ class SamplingTensors:
         host_max_lengths (`torch.LongTensor` of shape `(rows,)`): The same, on the host.
         eos_token_ids (`torch.LongTensor` of shape `(rows, num_eos)`): Of each row, filled up with -1.
         is_verified, is_sampled, is_entropy (`torch.BoolTensor` of shape `(rows,)`): Of each row.
-        any_verified, any_lossy, any_sampled, all_sampled (`bool`): What the host knows without asking the device.
+        is_planned, host_is_sampled (`torch.BoolTensor` of shape `(rows,)`): Of each row, on the host.
+        any_verified, any_lossy, any_sampled, all_sampled, any_planned (`bool`):
+            What the host knows without asking the device.
         largest_block (`int`): Largest block size of a row.
         with_prefix (`list[int]`): Rows with processors that look at the tokens so far.
-        seeded (`list[int]`): Sampled rows with random numbers of their own.
         by_metric, by_processors (`list[RowGroup]`): Rows with the same metric, and the same position-wise processors.
         thresholds (`torch.FloatTensor` of shape `(rows, 1)`): Thresholds that are numbers.
         by_function (`list[RowGroup]`): Rows whose threshold is one function, which is called at every step.
-        useful_block (`int`): Most tokens that a forward can add to a row whose threshold is a number.
+        useful_block (`int`):
+            Most tokens that a forward can add to a row that is not planned and whose threshold is a number.
     """
 
     params: list[SamplingParams]
@@ -97,13 +99,15 @@ class SamplingTensors:
     is_verified: torch.Tensor
     is_sampled: torch.Tensor
     is_entropy: torch.Tensor
+    is_planned: torch.Tensor
+    host_is_sampled: torch.Tensor
     any_verified: bool
     any_lossy: bool
     any_sampled: bool
     all_sampled: bool
+    any_planned: bool
     largest_block: int
     with_prefix: list[int]
-    seeded: list[int]
     by_metric: list[RowGroup]
     by_processors: list[RowGroup]
     thresholds: torch.Tensor
@@ -152,13 +156,15 @@ def make_sampling_tensors(params: Sequence[SamplingParams], device: torch.device
         is_verified=torch.tensor([options.mode is Mode.VERIFY for options in decoding], device=device),
         is_sampled=torch.tensor([row.do_sample for row in params], device=device),
         is_entropy=torch.tensor([options.metric == "entropy" for options in decoding], device=device),
+        is_planned=torch.tensor([options.is_planned for options in decoding]),
+        host_is_sampled=torch.tensor([row.do_sample for row in params]),
         any_verified=any(options.mode is Mode.VERIFY for options in decoding),
         any_lossy=any(options.mode is Mode.LOSSY for options in decoding),
         any_sampled=any(row.do_sample for row in params),
         all_sampled=all(row.do_sample for row in params),
+        any_planned=any(options.is_planned for options in decoding),
         largest_block=max(options.block_size for options in decoding),
         with_prefix=[i for i, row in enumerate(params) if len(row.processors) > len(row.position_wise)],
-        seeded=[i for i, row in enumerate(params) if row.do_sample and row.generator is not None],
         by_metric=group(lambda row: row.decoding.metric),
         by_processors=group(lambda row: id(row.position_wise)),
         thresholds=thresholds,
@@ -189,16 +195,31 @@ def read_thresholds(sampling: SamplingTensors) -> tuple[torch.Tensor, int]:
     return thresholds, block_size
 
 
-def draw_uniforms(sampling: SamplingTensors) -> torch.Tensor:
+def draw_uniforms(sampling: SamplingTensors, length: int, capacity: int) -> torch.Tensor:
     """
-    Random numbers in [0, 1) for one step, of shape `(rows, 2, largest_block)`: one for the bonus token and one for
-    each mask, then one for each draft. What a seeded row gets does not depend on the other rows.
+    The random numbers in [0, 1) of all tokens to come, one for each position of each row.
+
+    A token is the inverse of the cumulative distribution at the number of its position, whether it is drafted,
+    verified or neither. So a draft holds exactly if it is the sample that autoregressive decoding would draw, and no
+    plan, threshold or neighbour changes what a row generates. Of two close distributions the intervals of a token
+    overlap almost as much as the distributions do, which is what rejection sampling would accept.
+
+    Args:
+        sampling ([`SamplingTensors`]): The rows.
+        length (`int`): Length of the prompts; the number of the token at a position stands at that position.
+        capacity (`int`): Positions of each row.
+
+    Returns:
+        `torch.FloatTensor` of shape `(rows, capacity)`; zeros if no row samples.
     """
-    uniforms = torch.rand(len(sampling.params), 2, sampling.largest_block, device=sampling.device)
-    for index in sampling.seeded:
-        row = sampling.params[index]
-        numbers = torch.rand(2, row.decoding.block_size, generator=row.generator)
-        uniforms[index, :, : row.decoding.block_size] = numbers.to(sampling.device)
+    uniforms = torch.zeros(len(sampling.params), capacity, device=sampling.device)
+    if sampling.any_sampled:  # position by position, so that more of them change none
+        numbers = torch.rand(sampling.max_length - length, len(uniforms), device=sampling.device)
+        uniforms[:, length : sampling.max_length] = numbers.T
+    for row, params in enumerate(sampling.params):
+        if params.do_sample and params.generator is not None:
+            numbers = torch.rand(params.max_length - length, generator=params.generator)
+            uniforms[row, length : params.max_length] = numbers.to(sampling.device)
     return uniforms
 
 
@@ -221,6 +242,6 @@ def pad_ids(ids: list[list[int]]) -> torch.Tensor:
 
 
 def useful_block_size(params: SamplingParams, threshold: float) -> int:
-    """Most tokens that a forward can add to the row: one where the threshold accepts no mask."""
+    """Tokens that a forward must be able to add: one where a threshold accepts no mask, or a plan decides."""
     is_plain = threshold >= 1 and params.decoding.metric != "entropy"
-    return 1 if is_plain else params.decoding.block_size
+    return 1 if is_plain or params.decoding.is_planned else params.decoding.block_size

@@ -8,6 +8,7 @@ import torch
 from transformers import PreTrainedModel
 
 from ..decoding import MARSDecoder, SamplingParams, prepare
+from ..decoding.plan import max_columns
 from ..decoding.positions import get_switch_length
 from ..decoding.sampling import read_row_threshold
 from .policy import ThresholdPolicy
@@ -44,11 +45,6 @@ class Job:
         self.decoder: MARSDecoder | None = None
         self.params: SamplingParams | None = None
         self.is_cancelled = self.reads_alone = False
-        self._generator: torch.Generator | None = None
-        if request.seed is not None:
-            # What an earlier attempt has drawn is not drawn again.
-            seed = (request.seed + len(self.token_ids)) % 2**63
-            self._generator = torch.Generator().manual_seed(seed)
 
     def start(self, model: PreTrainedModel, policy: ThresholdPolicy) -> None:
         """
@@ -66,7 +62,7 @@ class Job:
             model,
             input_ids,
             fill_in_policy(request.mars_arguments, policy),
-            self._generator,
+            make_generator(request.seed, len(self.token_ids)),
             attention_mask=torch.ones_like(input_ids),  # a padding token in a prompt is a token like any other
             max_new_tokens=request.max_new_tokens - len(self.token_ids),
             pad_token_id=pad_token_id,
@@ -90,9 +86,9 @@ class Job:
         """It has generated these."""
         self.token_ids += token_ids
 
-    def read_threshold(self) -> float:
-        """The threshold of its next step."""
-        return read_row_threshold(self.params)
+    def read_threshold(self) -> float | None:
+        """The threshold of its next step; `None` if that is planned."""
+        return None if self.params.decoding.is_planned else read_row_threshold(self.params)
 
     def deliver(self, event: RequestOutput | Failure) -> None:
         """Hand an event to whoever waits; if nobody takes it, the job is cancelled."""
@@ -101,6 +97,15 @@ class Job:
         except Exception:
             logger.exception("Nobody took what a request generated: it is cancelled.")
             self.cancel()
+
+
+def make_generator(seed: int | None, num_tokens: int) -> torch.Generator | None:
+    """The random numbers of a request with a seed, but for those of tokens that it has already."""
+    if seed is None:
+        return None
+    generator = torch.Generator().manual_seed(seed % 2**63)
+    torch.rand(num_tokens, generator=generator)
+    return generator
 
 
 def fill_in_policy(mars_arguments: dict[str, Any], policy: ThresholdPolicy) -> dict[str, Any]:
@@ -115,7 +120,9 @@ def fill_in_policy(mars_arguments: dict[str, Any], policy: ThresholdPolicy) -> d
     if "mars_threshold" not in arguments:
         if "mars_metric" in arguments:
             raise ValueError("`mars_metric` needs a `mars_threshold` of its own: the server's is a probability.")
-        arguments["mars_threshold"] = policy.draft_threshold if verify else policy.lossy_threshold
+        threshold = policy.draft_threshold() if verify else policy.lossy_threshold
+        if threshold is not None:
+            arguments["mars_threshold"] = threshold
     return arguments
 
 
@@ -153,7 +160,7 @@ def count_slots(request: GenerationRequest, max_length: int, block_size: int) ->
             f"The prompt has {len(request.prompt_ids)} tokens, and with {request.max_new_tokens} new ones it is "
             f"longer than the {max_length} tokens of the model's context."
         )
-    return length + 2 * request.mars_arguments.get("mars_block_size", block_size)
+    return length + max_columns(request.mars_arguments.get("mars_block_size", block_size))
 
 
 def try_to_start(model: PreTrainedModel, policy: ThresholdPolicy) -> None:

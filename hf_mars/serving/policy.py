@@ -77,14 +77,13 @@ class ThresholdPolicy:
     one level at a time once it has stayed below the level for `patience` seconds.
 
     Lossy decoding accepts more under load, from `threshold_max` down to `threshold_min`: the paper's tradeoff of
-    quality for speed (section 3.4). Verified decoding always returns the same text, so load moves only how far it
-    drafts, from `threshold_min` up to `threshold_max`: on a full machine a draft that fails costs a column that
-    another row could use.
+    quality for speed (section 3.4). Verified decoding always returns the same text and needs no threshold: how far a
+    step drafts is planned by what it costs with the rows that are there, see [`Planner`].
 
     Args:
         kind (`str`, *optional*, defaults to `"lossless"`):
             `"lossless"`: requests are verified unless they say otherwise. `"adaptive"`: requests are lossy unless they
-            say otherwise. `"fixed"`: load changes nothing; the threshold is `threshold_max`.
+            say otherwise. `"fixed"`: load changes nothing; the threshold is `threshold_max`, of verified ones too.
         threshold_min, threshold_max (`float`, *optional*, defaults to 0.5 and 0.95):
             Bounds, between 0 and 1.
         verify (`bool`, *optional*, defaults to `False`): Whether `"fixed"` verifies.
@@ -146,19 +145,20 @@ class ThresholdPolicy:
             return self.pinned
         return self.threshold_max - self._shift()
 
-    def draft_threshold(self) -> float:
-        """The threshold of requests that are verified."""
+    def draft_threshold(self) -> float | None:
+        """The threshold of requests that are verified and start now; `None` where their steps are planned."""
         if self.pinned is not None:
             return self.pinned
-        return self.threshold_max if self.kind == "fixed" else self.threshold_min + self._shift()
+        return self.threshold_max if self.kind == "fixed" else None
 
-    def threshold(self) -> float:
-        """The threshold of requests that set nothing."""
+    def threshold(self) -> float | None:
+        """The threshold of requests that set nothing; `None` where their steps are planned."""
         return self.draft_threshold() if self.verify else self.lossy_threshold()
 
     def pin(self, threshold: float | None) -> None:
         """
-        Hold the threshold, whatever the load, or let the load turn it again.
+        Hold the threshold, whatever the load, or let the load turn it again. Verified requests keep what they started
+        with.
 
         Args:
             threshold (`float`, *optional*): Between 0 and 1; `None` lets go.

@@ -52,14 +52,14 @@ class RequestOutput:
 
     Args:
         token_ids (`list[int]`): Tokens.
-        threshold (`float`): The threshold at that step.
+        threshold (`float`, *optional*): The threshold of the step; `None` if it was planned.
         finish_reason (`str`, *optional*): `"stop"` after an end-of-sequence token, `"length"` at the limit.
         logprobs (`list[TokenLogprob]`, *optional*): One for each token, where wanted.
         num_draft_tokens, num_accepted_tokens (`int`): Draft tokens of the forward, see [`AcceptanceCounts`].
     """
 
     token_ids: list[int]
-    threshold: float
+    threshold: float | None
     finish_reason: str | None = None
     logprobs: list[TokenLogprob] | None = None
     num_draft_tokens: int = 0

@@ -15,6 +15,7 @@ WAYS = {
     "verified": {"mars_threshold": 0.3, "mars_verify": True},
     "verified, short blocks": {"mars_threshold": 0.0, "mars_verify": True, "mars_block_size": 2},
     "turned": {"mars_threshold": lambda: 0.6},
+    "planned": {"mars_verify": True},
 }
 
 
@@ -79,7 +80,8 @@ class TestJoin:
         schedule = [(1 + 2 * number, [start(model, *request)]) for number, request in enumerate(requests[1:])]
         tokens, forwards, total = run(start(model, *requests[0]), schedule)
         assert tokens == [tokens for tokens, _ in expected]
-        assert forwards == [forwards for _, forwards in expected]
+        others = [index for index, (_, way) in enumerate(requests) if way != "planned"]  # those depend on times
+        assert [forwards[index] for index in others] == [expected[index][1] for index in others]
         assert total < sum(forwards), "rows share their forwards"
         assert sum(forwards) < 0.8 * sum(map(len, tokens)), "several tokens a forward"
 

@@ -6,11 +6,13 @@ from hf_mars.decoding.window import build_window
 MASK = 99
 
 
-def window(tokens, counts, cursors, num_masks, offset=0, last_position=1000):
+def window(tokens, counts, cursors, num_masks, offset=0, last_position=1000, groups=None):
+    counts = torch.tensor(counts)
     return build_window(
         torch.tensor(tokens),
-        torch.tensor(counts),
+        counts,
         torch.tensor(cursors),
+        counts[:, None] if groups is None else torch.tensor(groups),
         num_masks,
         MASK,
         torch.full((len(counts),), offset),

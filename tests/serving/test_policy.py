@@ -62,11 +62,11 @@ def test_memory_is_load_too():
     assert policy.level == policy.levels.num_levels
 
 
-def test_lossless_drafts_less_far_under_load():
+def test_lossless_needs_no_threshold():
     policy = ThresholdPolicy("lossless", 0.5, 0.9)
-    assert policy.verify and policy.threshold() == 0.5
-    policy.update(load(10))
-    assert policy.threshold() == pytest.approx(0.9)
+    assert policy.verify and policy.threshold() is None
+    policy.pin(0.7)
+    assert policy.threshold() == policy.draft_threshold() == 0.7
 
 
 @pytest.mark.parametrize("verify", [False, True])

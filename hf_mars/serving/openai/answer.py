@@ -35,7 +35,8 @@ class Answer:
     def add(self, output: RequestOutput) -> str:
         """Take in what a forward added, and return the text that can be shown now."""
         self.num_forward_passes += 1
-        self.thresholds.append(output.threshold)
+        if output.threshold is not None:
+            self.thresholds.append(output.threshold)
         self.counts.observe(output.num_draft_tokens, output.num_accepted_tokens)
         before = self.text_stream.num_tokens
         shown = self.text_stream.push(output.token_ids)

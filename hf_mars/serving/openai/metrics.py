@@ -54,7 +54,8 @@ class Metrics:
             "mars_draft_threshold": ("Threshold of requests that are verified", policy.draft_threshold()),
         }
         for name, (description, value) in gauges.items():
-            yield GaugeMetricFamily(name, description, value=value)
+            if value is not None:
+                yield GaugeMetricFamily(name, description, value=value)
         counts = vars(self.scheduler.counts)
         for name, value in counts.items():
             if name != "spec_decode":
