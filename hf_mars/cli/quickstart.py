@@ -56,7 +56,7 @@ USAGE = """To use the checkpoint:
     question = "Ana has 3 bags with 7 apples in each. Ana gives 5 apples to Ben. How many apples does Ana have left?"
     messages = [{{"role": "user", "content": question}}]
     inputs = tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_dict=True, return_tensors="pt")
-    output = model.generate(**inputs, max_new_tokens=128, mars_threshold=0.5, mars_verify=True)
+    output = model.generate(**inputs, max_new_tokens=128, mars_verify=True)
     print(tokenizer.decode(output[0], skip_special_tokens=True))"""
 
 
@@ -200,7 +200,7 @@ def compare_methods(model, tokenizer, held_out: Dataset) -> list[MethodResult]:
 
     prompts = list(held_out["prompt"])
     lossy = [Method(Mode.LOSSY, threshold) for threshold in LOSSY_THRESHOLDS]
-    verify = [Method(Mode.VERIFY, threshold) for threshold in VERIFY_THRESHOLDS]
+    verify = [Method(Mode.VERIFY, threshold) for threshold in (*VERIFY_THRESHOLDS, None)]
     batched = measure_methods(
         model,
         tokenizer,

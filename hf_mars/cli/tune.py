@@ -100,7 +100,7 @@ def read_prompt(line: str, place: str) -> list[dict[str, str]]:
 
 def describe(best: MethodResult) -> str:
     """The call to make."""
-    if best.threshold is None:
+    if best.mode == Mode.PLAIN:
         return f"Nothing is faster than plain decoding at batch size {best.batch_size} here: leave the arguments out."
     method = Method(best.mode, best.threshold, block_size=best.block_size)
     arguments = ", ".join(f"{name}={value}" for name, value in method.arguments.items())

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from weakref import WeakKeyDictionary
 
+import numpy as np
 import torch
 from transformers import PreTrainedModel
 
@@ -18,7 +19,8 @@ from .step_costs import StepCosts
 __all__ = ["Planner", "get_experience"]
 
 MAX_DRAFTS = 63
-STEPS_BETWEEN_PLAIN_ONES = 128  # wide ones, after which a plain one is timed again
+STEPS_BETWEEN_PLAIN_ONES = 64  # wide ones, after which a plain one is timed again
+MARGIN = 0.04  # tokens a row by which a plan must be better than a plain step, as times are never known exactly
 FIRST_PATIENCE, LAST_PATIENCE = 4, 64  # plain steps before a probe
 
 
@@ -50,14 +52,29 @@ class Experience:
     Args:
         costs ([`StepCosts`]): What steps cost.
         rates ([`HoldRates`]): How often drafts hold.
-        survival (`torch.FloatTensor` of shape `(MAX_DRAFTS,)`): See [`DraftForecast`].
+        survival (`np.ndarray` of shape `(MAX_DRAFTS,)`): See [`DraftForecast`].
         probing ([`Probing`]): When to try masks again.
     """
 
     costs: StepCosts = field(default_factory=StepCosts)
     rates: HoldRates = field(default_factory=HoldRates)
-    survival: torch.Tensor = field(default_factory=lambda: 0.6 ** torch.arange(1, MAX_DRAFTS + 1, dtype=torch.float64))
+    survival: np.ndarray = field(default_factory=lambda: 0.6 ** np.arange(1.0, MAX_DRAFTS + 1))
     probing: Probing = field(default_factory=Probing)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """
+    What a plan must keep to.
+
+    Args:
+        least, most (`int`): Masks of a group.
+        columns (`int`): Columns at most.
+    """
+
+    least: int
+    most: int
+    columns: int
 
 
 _experiences: "WeakKeyDictionary[PreTrainedModel, Experience]" = WeakKeyDictionary()
@@ -80,14 +97,15 @@ class Planner:
     Rows with a threshold of their own, and lossy ones, keep all their drafts and masks.
 
     Args:
-        model ([`PreTrainedModel`]): The model, whose [`Experience`] is used and added to.
+        model ([`PreTrainedModel`]): The model.
+        experience ([`Experience`], *optional*): What is used and added to; by default the model's own.
+        max_groups (`int`, *optional*): Groups of masks in a step at most.
     """
 
-    def __init__(self, model: PreTrainedModel):
-        self.experience = get_experience(model)
+    def __init__(self, model: PreTrainedModel, experience: Experience | None = None, max_groups: int | None = None):
+        self.experience, self.max_groups = experience or get_experience(model), max_groups
         self._forecast = DraftForecast(self.experience.survival)
         self._sampling: SamplingTensors | None = None
-        self._last: tuple[int, int, float] | None = None  # rows, columns and seconds of the last step
         self._num_wide = 0
         self._is_probe = False
 
@@ -106,12 +124,13 @@ class Planner:
         most = max(num_masks, min(sampling.largest_block, batch.remaining) - 1)
         if batch.is_first:  # beside a prompt they cost little, and they tell how sure the model is
             return plan_fixed(host.num_drafts, most)
+        is_free = (sampling.is_planned & host.is_active).numpy()
         holds = self._hold_probabilities(host, sampling)
-        self._forecast.observe(holds, host.num_drafts * sampling.is_planned)
+        self._forecast.observe(holds, host.num_drafts.numpy() * is_free)
         if most == 0:
             return plan_fixed(torch.zeros_like(host.num_drafts), num_masks=0)
-        plan = self._choose(batch, holds, num_masks, most)
-        return self._explore(plan, host, num_masks, most)
+        plan = self._choose(batch, is_free, holds, Limits(num_masks, most, max_columns(sampling.largest_block)))
+        return self._explore(plan, host, num_masks)
 
     def observe(
         self, host: HostRows, sampling: SamplingTensors, output: StepOutput, num_columns: int, seconds: float
@@ -126,82 +145,81 @@ class Planner:
             num_columns (`int`): Columns of its window.
             seconds (`float`): What it took.
         """
-        num_rows = len(host.ids)
-        if self._last is not None and self._last[0] == num_rows:
-            self.experience.costs.observe(num_rows, self._last[1:], (num_columns, seconds))
-        self._last = (num_rows, num_columns, seconds)
-        num_drafts = host.num_drafts * sampling.is_planned
+        self.experience.costs.observe(len(host.ids), num_columns, seconds)
+        num_drafts = (host.num_drafts * sampling.is_planned).numpy()
         if host.confidences.shape[1] and num_drafts.any():
             self.experience.rates.observe(
-                host.confidences, sampling.host_is_sampled, num_drafts, output.num_accepted_tokens
+                host.confidences.numpy(),
+                sampling.host_is_sampled.numpy(),
+                num_drafts,
+                output.num_accepted_tokens.numpy(),
             )
 
-    def _hold_probabilities(self, host: HostRows, sampling: SamplingTensors) -> torch.Tensor:
-        """Probability that the first 1, 2, ... drafts of each row hold, of shape `(rows, max_drafts)`."""
-        width = max(int(host.num_drafts.max()), 1)
-        confidences = host.confidences[:, :width]
-        confidences = torch.nn.functional.pad(confidences, (0, width - confidences.shape[1]))
-        holds = self.experience.rates.estimate(confidences, sampling.host_is_sampled)
-        return (holds * (torch.arange(width) < host.num_drafts[:, None])).cumprod(1)
+    def _hold_probabilities(self, host: HostRows, sampling: SamplingTensors) -> np.ndarray:
+        """Probability that the first 1, 2, ... drafts of each row hold, of shape `(rows, max_drafts)`, 1 at least."""
+        num_drafts, confidences = host.num_drafts.numpy(), host.confidences.numpy()
+        width = max(int(num_drafts.max()), 1)
+        holds = np.zeros((len(num_drafts), width))
+        known = confidences[:, :width]
+        holds[:, : known.shape[1]] = self.experience.rates.estimate(known, sampling.host_is_sampled.numpy())
+        return (holds * (np.arange(width) < num_drafts[:, None])).cumprod(1)
 
-    def _choose(self, batch: Batch, holds: torch.Tensor, least: int, most: int) -> Plan:
-        """The plan with the largest expected gain, of those with at least and at most so many masks a group."""
-        host, sampling = batch.host, batch.sampling
-        is_free = sampling.is_planned & host.is_active
-        weight = is_free.double()
-        num_rows = max(int(is_free.sum()), 1)
-        remaining = sampling.host_max_lengths - host.length
-        survival = self._forecast.survival[:, :most]
-        survival = torch.nn.functional.pad(survival, (0, most - survival.shape[1]))
-        survival = survival * (torch.arange(1, most + 1) < remaining[:, None])
-        costs = self.experience.costs.estimate(len(host.ids))
-        rate = self._best_rate(survival[is_free].mean(0), num_rows, costs, max_columns(sampling.largest_block))
+    def _choose(self, batch: Batch, is_free: np.ndarray, holds: np.ndarray, limits: Limits) -> Plan:
+        """The plan with the largest expected gain."""
+        host, num_rows = batch.host, max(int(is_free.sum()), 1)
+        num_drafts, rows = host.num_drafts.numpy(), np.arange(len(is_free))
+        remaining = (batch.sampling.host_max_lengths - host.length).numpy()
+        kept = num_drafts * (~is_free & host.is_active.numpy())
+        survival = np.zeros((len(rows), limits.most))
+        survival[:, :MAX_DRAFTS] = self._forecast.survival[:, : limits.most]
+        survival *= np.arange(1, limits.most + 1) < remaining[:, None]
+        costs = self.experience.costs.estimate(len(rows))
+        rate = self._best_rate(survival[is_free].mean(0), num_rows, costs, limits.columns)
 
-        # What drafts add, and how likely each number of them holds, by the number that is verified
-        max_drafts = holds.shape[1] if int(host.num_drafts.max()) else 0
-        reached = torch.nn.functional.pad(holds[:, :max_drafts], (1, 0), value=1.0)  # (rows, 1 + max_drafts)
+        # What verified drafts add, and how likely each number of them holds, by how many are verified
+        max_drafts = int(num_drafts.max())
+        places = np.arange(max_drafts + 1)
+        reached = np.concatenate([np.ones((len(rows), 1)), holds[:, :max_drafts]], axis=1)
         added = reached.cumsum(1) - 1
-        place = torch.arange(max_drafts + 1)
-        exactly = reached - torch.nn.functional.pad(reached[:, 1:], (0, 1))
-        exactly = exactly[:, None] * (place[:, None] > place) + torch.diag_embed(reached)
-        kept = host.num_drafts * (~is_free & host.is_active)
-        is_possible = place <= torch.minimum(host.num_drafts, remaining - 1)[:, None]
-        is_possible = is_possible.where(is_free[:, None], place == kept[:, None])
-        # The likeliest groups come first
-        order = exactly.argsort(dim=-1, descending=True, stable=True)
-        covered = exactly.gather(-1, order).cumsum(-1)  # (rows, verified, groups)
+        exactly = reached - np.concatenate([reached[:, 1:], np.zeros((len(rows), 1))], axis=1)
+        exactly = np.where(places == places[:, None], reached[:, None], exactly[:, None] * (places < places[:, None]))
+        order = np.argsort(-exactly, axis=-1, kind="stable")  # the likeliest groups come first
+        covered = np.take_along_axis(exactly, order, -1).cumsum(-1)  # (rows, verified, groups)
+        is_possible = np.where(
+            is_free[:, None],
+            places <= np.minimum(num_drafts, remaining - 1)[:, None],
+            places == kept[:, None],
+        )
         # What a group of so many masks is worth to each row
-        share = (costs[1 : most + 1] - costs[0]) * rate / num_rows
-        worth = (survival.cumsum(1) - share).clamp(min=0).cummax(1).values
-        worth = torch.nn.functional.pad(worth, (1, 0))  # (rows, masks)
+        share = (costs[1 : limits.most + 1] - costs[0]) * rate / num_rows
+        worth = np.zeros((len(rows), limits.most + 1))
+        worth[:, 1:] = np.maximum.accumulate(np.maximum(survival.cumsum(1) - share, 0), axis=1)
 
         value = added[:, :, None, None] + covered[..., None] * worth[:, None, None]  # (rows, verified, groups, masks)
-        value = value.masked_fill(~is_possible[:, :, None, None], -torch.inf)
-        best, verified = value.cummax(1)
-        total = (best.nan_to_num(neginf=0.0) * weight[:, None, None, None]).sum(0)
+        value = np.where(is_possible[:, :, None, None], value, -np.inf)
+        best = np.maximum.accumulate(value, axis=1)
+        total = best[is_free].sum(0)
         # Columns, and what they cost
+        groups, masks = places + 1, np.arange(limits.most + 1)
         pending = int(host.num_pending.max())
-        fixed = int(kept.max())
-        groups, masks = torch.arange(1, max_drafts + 2), torch.arange(most + 1)
-        columns = pending + place[:, None, None] + groups[:, None] * masks
-        limit = max(max_columns(sampling.largest_block), pending + fixed + least)
-        is_allowed = (columns <= limit) & (place[:, None, None] >= fixed) & (masks >= least)
-        gain = total - rate * costs[(columns - 1).clamp(max=len(costs) - 1)]
-        chosen = gain.masked_fill(~is_allowed, -torch.inf).argmax()
-        drafts, group, num_masks = torch.unravel_index(chosen, gain.shape)
-        num_drafts = verified[:, drafts, group, num_masks].where(is_free, kept)
-        rows = torch.arange(len(num_drafts))
-        chosen_groups = torch.minimum(order[rows, num_drafts, : int(group) + 1], num_drafts[:, None])
-        chosen_groups = chosen_groups.where(is_free[:, None], num_drafts[:, None])
-        return Plan(num_drafts, chosen_groups, int(num_masks))
+        columns = pending + places[:, None, None] + groups[:, None] * masks
+        is_allowed = (columns <= max(limits.columns, pending + kept.max() + limits.least)) & (masks >= limits.least)
+        is_allowed &= (places >= kept.max())[:, None, None] & (groups <= (self.max_groups or len(groups)))[:, None]
+        gain = np.where(is_allowed, total - rate * costs[np.minimum(columns, len(costs)) - 1], -np.inf)
+        gain[0, 0, 0] += MARGIN * num_rows
+        verified, group, mask = np.unravel_index(gain.argmax(), gain.shape)
+        chosen = np.where(is_free, value[:, : verified + 1, group, mask].argmax(1), kept)
+        chosen_groups = np.minimum(order[rows, chosen, : group + 1], chosen[:, None])
+        chosen_groups = np.where(is_free[:, None], chosen_groups, chosen[:, None])
+        return Plan(torch.from_numpy(chosen), torch.from_numpy(chosen_groups), int(mask))
 
-    def _best_rate(self, survival: torch.Tensor, num_rows: int, costs: torch.Tensor, limit: int) -> float:
+    def _best_rate(self, survival: np.ndarray, num_rows: int, costs: np.ndarray, limit: int) -> float:
         """Tokens within reach in the time of one plain step, if all steps were alike."""
         best, expected = float(num_rows), 1.0
         for masks, holds in enumerate(survival.tolist(), start=1):
             expected += holds
             wide = masks + 1 + (masks + 1) * masks
-            if wide <= limit:
+            if wide <= limit and (self.max_groups is None or masks < self.max_groups):
                 best = max(best, num_rows * expected / float(costs[wide - 1]))
             # One group: a step after a rejection has no drafts.
             with_drafts = 1 / (2 - holds)
@@ -210,12 +228,12 @@ class Planner:
                 best = max(best, num_rows * (1 + with_drafts * (expected - 1)) / float(time))
         return best
 
-    def _explore(self, plan: Plan, host: HostRows, least: int, most: int) -> Plan:
+    def _explore(self, plan: Plan, host: HostRows, least: int) -> Plan:
         """Now and then another step than the best one, to learn what it costs or whether masks pay again."""
         probing, costs = self.experience.probing, self.experience.costs
         is_plain = plan.num_masks == 0 and not plan.num_drafts.any()
         was_probe, self._is_probe = self._is_probe, False
-        if is_plain and most > 0:
+        if is_plain:
             self._num_wide = 0
             if was_probe:
                 probing.failed()
@@ -227,8 +245,8 @@ class Planner:
                 probing.paid()
             self._num_wide += 1
             is_stale = self._num_wide > STEPS_BETWEEN_PLAIN_ONES
-            is_new = self._num_wide > 2 and not costs.is_known(len(host.ids))
-            if (is_stale or is_new) and (not host.num_drafts.any() or self._num_wide % 4 == 0):
+            is_new = self._num_wide > 3 and not costs.is_known(len(host.ids))
+            if is_stale or is_new:
                 self._num_wide = 0
                 return plan_fixed(torch.zeros_like(plan.num_drafts), num_masks=0)
         return plan

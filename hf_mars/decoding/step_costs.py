@@ -1,108 +1,79 @@
 """What a step costs by its rows and columns, learned while decoding."""
 
 import math
-from dataclasses import dataclass
+from collections import deque
+from statistics import median
 
-import torch
+import numpy as np
 
 
 __all__ = ["StepCosts"]
 
 MAX_COLUMNS = 128
-TOKENS_FOR_FREE = 64  # first guess: so many columns double the time of a step
-OUTLIER = 0.4  # largest error, in log seconds, that one step may show of a number that is known
-MEMORY = 20  # steps after which an old one counts less than a new one
-REACH = 0.25  # how far a measurement speaks for other widths, in log columns
-SIMILAR_ROWS = 0.7  # log2 of the factor by which rows may differ whose costs are alike
-
-
-@dataclass(frozen=True)
-class Curve:
-    """
-    The steps of one number of rows.
-
-    Args:
-        error (`torch.FloatTensor` of shape `(MAX_COLUMNS,)`): Log seconds by columns, less those of the first guess.
-        num_steps (`torch.FloatTensor` of shape `(MAX_COLUMNS,)`): Steps that it was learned from.
-    """
-
-    error: torch.Tensor
-    num_steps: torch.Tensor
+TOKENS_FOR_DOUBLE = 64  # first guess: so many tokens double the time of a step
+LEVEL_MEMORY = 7  # steps that tell how fast the machine is now
+OUTLIER = 0.1  # relative error beyond which a step counts for less
+FORGETTING = 0.995  # weight of a step after each further one
+NOISE = 0.01  # variance of the relative error of one step
+KNOWN_STEPS, KNOWN_FACTOR = 3, 2.0  # plain steps, of up to so many times as many rows, that make their time known
 
 
 class StepCosts:
     """
-    Relative times of steps, `t(rows, columns)`.
+    Relative times of steps, `t(rows, columns)`: only their ratios decide what a step should be.
 
-    Only ratios of times decide what a step should be, and the machine's load and the length of the texts move all
-    times alike. So it learns from pairs: of two steps in a row with the same rows and different columns, how much
-    longer the wider one took. Every step is timed between the copies to the host that it makes anyway.
-
-    Widths that were not seen are estimated from those near them, and a narrower step never costs more than a wider
-    one. A plain step of one column is never estimated from others once it was seen: its kernels may be others.
+    Every step is timed between the copies to the host that it makes anyway. Recursive least squares of the relative
+    errors fit the times to a part for the weights that every step reads, one for each row, one for each token, and one
+    for having more than one column, which other kernels serve. What slows all steps alike (other processes, longer
+    texts) is the level, the median of how much longer than fitted the last steps took. It is taken out, so the fit
+    learns from changes of width.
     """
 
     def __init__(self):
-        self._curves: dict[int, Curve] = {}
-        columns = torch.arange(1, MAX_COLUMNS + 1, dtype=torch.float64)
-        self._closeness = (-(columns.log()[:, None] - columns.log()).abs() / REACH).exp()
-        self._closeness[0, 1:] = self._closeness[1:, 0] = 1e-9
-        self._columns = columns
+        self._weights = np.array([1.0, 0.0, 1 / TOKENS_FOR_DOUBLE, 0.0, 0.0])
+        self._covariance = np.diag([1.0, 0.01, 1e-3, 0.1, 0.01])
+        self._levels: deque[float] = deque(maxlen=LEVEL_MEMORY)
+        self._num_plain: dict[int, int] = {}
 
-    def observe(self, rows: int, first: tuple[int, float], second: tuple[int, float]) -> None:
+    def observe(self, rows: int, columns: int, seconds: float) -> None:
         """
-        Learn from two steps in a row.
+        Learn from a step.
 
         Args:
-            rows (`int`): Rows of both.
-            first, second (`tuple[int, float]`): Columns and seconds of each.
+            rows (`int`), columns (`int`): Size of its window.
+            seconds (`float`): What it took.
         """
-        widths = [columns - 1 for columns, _ in (first, second)]
-        if widths[0] == widths[1] or max(widths) >= MAX_COLUMNS:
+        if columns > MAX_COLUMNS:
             return
-        curve = self._curves.setdefault(rows, self._first_curve(rows))
-        log_seconds = self._log_estimate(rows, curve)
-        measured = math.log(second[1] / first[1])
-        error = measured - float(log_seconds[widths[1]] - log_seconds[widths[0]])
-        known = [float(curve.num_steps[width]) for width in widths]
-        if min(known) >= 2:
-            error = min(max(error, -OUTLIER), OUTLIER)
-        gains = [1 / (1 + min(number, MEMORY)) for number in known]
-        # The number that is less known moves more.
-        share = gains[1] / sum(gains)
-        gain = max(gains)
-        smooth = self._smooth(curve)
-        for width, change in ((widths[1], share * gain * error), (widths[0], -(1 - share) * gain * error)):
-            base = curve.error[width] if curve.num_steps[width] > 0 else smooth[width]
-            curve.error[width] = base + change
-            curve.num_steps[width] += 1
+        features = make_features(rows, np.array([columns]))[0]
+        fitted = max(float(features @ self._weights), 1e-3)
+        level = median(self._levels) if self._levels else math.log(seconds / fitted)
+        error = seconds / math.exp(level) / fitted - 1
+        self._levels.append(math.log(seconds / fitted))
+        if columns == 1:
+            self._num_plain[rows] = self._num_plain.get(rows, 0) + 1
+        # Relative errors, of which large ones count as if they were smaller
+        features = features / fitted
+        error = min(max(error, -OUTLIER), OUTLIER)
+        spread = self._covariance @ features
+        gain = spread / (NOISE + features @ spread)
+        self._weights = self._weights + gain * error
+        covariance = (self._covariance - np.outer(gain, spread)) / FORGETTING
+        self._covariance = np.minimum(np.maximum(covariance, -1.0), 1.0)
 
     def is_known(self, rows: int) -> bool:
-        """Whether a plain step of about so many rows was measured beside wider ones."""
-        nearest = self._nearest(rows)
-        return nearest is not None and float(self._curves[nearest].num_steps[0]) >= 2
+        """Whether plain steps of about so many rows were timed."""
+        similar = (n for other, n in self._num_plain.items() if 1 / KNOWN_FACTOR <= other / rows <= KNOWN_FACTOR)
+        return sum(similar) >= KNOWN_STEPS
 
-    def estimate(self, rows: int) -> torch.Tensor:
+    def estimate(self, rows: int) -> np.ndarray:
         """Times of steps of 1, 2, ... columns over that of a plain step, of shape `(MAX_COLUMNS,)`."""
-        nearest = self._nearest(rows)
-        curve = self._first_curve(rows) if nearest is None else self._curves[nearest]
-        log_seconds = self._log_estimate(rows, curve)
-        return (log_seconds - log_seconds[0]).exp().cummax(0).values
+        times = np.maximum(make_features(rows, np.arange(1, MAX_COLUMNS + 1)) @ self._weights, 1e-3)
+        return np.maximum.accumulate(times / times[0])
 
-    def _nearest(self, rows: int) -> int | None:
-        def distance(other: int) -> float:
-            return abs(math.log2(other / rows))
 
-        nearest = min(self._curves, key=distance, default=None)
-        return nearest if nearest is not None and distance(nearest) <= SIMILAR_ROWS else None
-
-    def _first_curve(self, rows: int) -> Curve:
-        zeros = torch.zeros(MAX_COLUMNS, dtype=torch.float64)
-        return Curve(zeros, zeros.clone())
-
-    def _log_estimate(self, rows: int, curve: Curve) -> torch.Tensor:
-        return (1 + rows * self._columns / TOKENS_FOR_FREE).log() + self._smooth(curve)
-
-    def _smooth(self, curve: Curve) -> torch.Tensor:
-        weight = self._closeness @ curve.num_steps
-        return (self._closeness @ (curve.num_steps * curve.error)) / weight.clamp(min=1e-12)
+def make_features(rows: int, columns: np.ndarray) -> np.ndarray:
+    """What the time of a step is linear in, of shape `(len(columns), 5)`."""
+    is_wide = columns > 1
+    ones = np.ones(len(columns))
+    return np.stack([ones, rows * ones, rows * columns, is_wide, rows * is_wide], axis=1)

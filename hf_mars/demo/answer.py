@@ -29,6 +29,8 @@ class Settings:
         metric (`str`, *optional*, defaults to `"probability"`): `mars_metric`.
         temperature (`float`, *optional*, defaults to 0.0): 0 is greedy.
         max_new_tokens (`int`, *optional*, defaults to 256): Limit of the answer.
+        is_planned (`bool`, *optional*, defaults to `False`):
+            Whether each step drafts as far as it pays, whatever the threshold: for lossless answers.
     """
 
     threshold: float | None = 0.9
@@ -37,6 +39,7 @@ class Settings:
     metric: str = "probability"
     temperature: float = 0.0
     max_new_tokens: int = 256
+    is_planned: bool = False
 
     def arguments(self, read_threshold: Callable[[], float]) -> dict[str, Any]:
         """Arguments of `generate`; the threshold is read anew at every step."""
@@ -44,9 +47,9 @@ class Settings:
         if self.temperature > 0:
             arguments["temperature"] = self.temperature
         if self.threshold is not None:
-            arguments["mars_threshold"] = read_threshold
             arguments["mars_verify"] = self.lossless
-            arguments["mars_metric"] = self.metric
+            if not self.is_planned:
+                arguments |= {"mars_threshold": read_threshold, "mars_metric": self.metric}
             if self.block_size is not None:
                 arguments["mars_block_size"] = self.block_size
         return arguments
@@ -171,7 +174,7 @@ def stream_answer(
             answer.seconds = now - start
             if token_ids is None:
                 break
-            threshold = None if settings.threshold is None else read_threshold()
+            threshold = None if settings.threshold is None or settings.is_planned else read_threshold()
             answer.pieces.append(Piece(text_stream.push(token_ids), token_ids, values, threshold))
             yield answer
         if isinstance(values, Stopped):

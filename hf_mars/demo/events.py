@@ -121,6 +121,7 @@ class DemoEvents:
             metric=metric,
             temperature=temperature,
             max_new_tokens=int(max_new_tokens),
+            is_planned=lossless,
         )
         turns = [turn["html"] for turn in history]
         messages = [{"role": turn["role"], "content": turn["content"]} for turn in history]

@@ -29,7 +29,8 @@ def list_methods(
     default_block_size: int,
 ) -> list[Method]:
     """
-    Plain decoding, lossy and verified MARS at every threshold, metric and block size, and the peers.
+    Plain decoding, lossy and verified MARS at every threshold, metric and block size, verified MARS with planned steps
+    at every block size, and the peers.
 
     Entropy falls as confidence grows: a threshold `tau` of the other metrics stands there for `2 * (1 - tau)` nats.
     """
@@ -41,6 +42,7 @@ def list_methods(
                 for tau in values:
                     threshold = round(2 * (1 - tau), 6) if metric == "entropy" else tau
                     methods.append(Method(name, threshold, metric, given))
+        methods.append(Method(Mode.VERIFY, block_size=given))
     for name in peers:
         takes_threshold = name in ("no cache", "block-synchronous")
         methods.append(Method(name, thresholds[0] if takes_threshold else None))

@@ -44,7 +44,7 @@ class Evaluation:
                 raise TypeError(
                     f"`results` of the evaluation must hold `MethodResult`, got `{type(result).__name__}`."
                 )
-        if self.results[0].threshold is not None:
+        if self.results[0].mode != Mode.PLAIN:
             raise ValueError(
                 "`results` of the evaluation must begin with plain decoding, to which others are compared."
             )

@@ -33,7 +33,8 @@ class Method:
 
     Args:
         name (`str`): A [`Mode`], or one of [`PEERS`].
-        threshold (`float`, *optional*): `mars_threshold`; `None` for ways that have none.
+        threshold (`float`, *optional*):
+            `mars_threshold`; `None` for ways that have none, and for verified decoding with planned steps.
         metric (`str`, *optional*, defaults to `"probability"`): `mars_metric`.
         block_size (`int`, *optional*): `mars_block_size`. Defaults to that of the checkpoint.
         cache_block (`int`, *optional*): Tokens that `"block-synchronous"` fills before it moves on. Defaults to 8.
@@ -50,7 +51,9 @@ class Method:
         """The `mars_*` arguments of `generate`; none for ways that are not MARS's."""
         if self.name not in MULTI_TOKEN:
             return {}
-        arguments = {"mars_threshold": self.threshold, "mars_verify": self.name == Mode.VERIFY}
+        arguments = {"mars_verify": self.name == Mode.VERIFY}
+        if self.threshold is not None:
+            arguments["mars_threshold"] = self.threshold
         if self.metric != "probability":
             arguments["mars_metric"] = self.metric
         if self.block_size is not None:
@@ -70,6 +73,7 @@ class Method:
 
     def __str__(self) -> str:
         parts = [self.name if self.threshold is None else f"{self.name} {self.threshold:g}"]
+        parts += ["planned"] if self.name == Mode.VERIFY and self.threshold is None else []
         parts += [self.metric] if self.metric != "probability" else []
         parts += [f"B {self.block_size}"] if self.block_size is not None else []
         parts += [f"cache block {self.cache_block}"] if self.cache_block is not None else []

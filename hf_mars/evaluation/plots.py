@@ -63,7 +63,7 @@ def plot_frontier(
             label=Mode.PLAIN.value,
         )
         for name in MULTI_TOKEN:
-            points = [r for r in results if r.mode == name and r.metric == "probability"]
+            points = [r for r in results if r.mode == name and r.metric == "probability" and r.threshold is not None]
             points = [r for r in points if r.block_size == points[0].block_size]
             axes.plot(
                 [p.speedup for p in points], [quality(p) for p in points], "o-", color=COLORS[name], label=name.value
@@ -81,6 +81,10 @@ def plot_frontier(
             if marked_threshold is not None and points:
                 nearest = min(points, key=lambda point: abs(point.threshold - marked_threshold))
                 axes.plot(nearest.speedup, quality(nearest), "o", color=COLORS[name], markersize=15, fillstyle="none")
+        planned = [r for r in results if r.mode == Mode.VERIFY and r.threshold is None][:1]
+        for point in planned:
+            label = str(Method(point.mode))
+            axes.plot(point.speedup, quality(point), "*", color=COLORS[Mode.VERIFY], markersize=12, label=label)
         peers = [r for r in results[1:] if r.mode not in COLORS]
         for peer, marker in zip(peers, PEER_MARKERS, strict=False):
             axes.plot(

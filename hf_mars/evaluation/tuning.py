@@ -20,6 +20,7 @@ def candidates(block_sizes: list[int], lossless: bool) -> list[Method]:
     names = (Mode.VERIFY,) if lossless else (Mode.VERIFY, Mode.LOSSY)
     return [
         Method(Mode.PLAIN),
+        *(Method(Mode.VERIFY, block_size=size) for size in block_sizes),
         *(Method(name, tau, block_size=size) for name, size, tau in product(names, block_sizes, THRESHOLDS)),
     ]
 

@@ -1,5 +1,6 @@
 """Planned steps: no plan changes what is generated, and the plan follows what steps cost and what drafts are worth."""
 
+import numpy as np
 import pytest
 import torch
 from transformers import GenerationMixin, MistralConfig
@@ -147,18 +148,16 @@ def test_rows_with_other_options_join_and_leave(model, random_plans):
     assert together == alone
 
 
-def teach(model, seconds, rows, holds):
+def teach(model, seconds, holds):
     """Let the model's experience be that steps take so long by columns, and that drafts hold so often."""
     experience = get_experience(model)
-    for _ in range(30):
-        for columns in range(2, 4 * BLOCK + 1):
-            experience.costs.observe(rows, (1, seconds(1)), (columns, seconds(columns)))
-    num_drafts = torch.full((100,), 1)
-    confidences = torch.linspace(0, 0.9999, 15)[:, None, None].expand(-1, 100, 1)
-    for sure in confidences:
-        for _ in range(3):
-            held = (torch.arange(100) < 100 * holds).long()
-            experience.rates.observe(sure, torch.zeros(100, dtype=torch.bool), num_drafts, held)
+    for _ in range(20):
+        for columns in (1, 7, 2, 13, 4, 20):
+            experience.costs.observe(1, columns, seconds(columns))
+    greedy, one = np.zeros(100, dtype=bool), np.ones(100, dtype=int)
+    for confidence in np.linspace(0, 0.9999, 40):
+        held = (np.arange(100) < 100 * holds).astype(int)
+        experience.rates.observe(np.full((100, 1), confidence), greedy, one, held)
 
 
 class TestWhatIsPlanned:
@@ -176,22 +175,22 @@ class TestWhatIsPlanned:
 
     def test_expensive_columns_that_never_pay_are_not_run(self, monkeypatch):
         model = tiny_model(sharpness=10.0, similarity=2.0, block_size=BLOCK)
-        teach(model, lambda columns: columns, rows=1, holds=0.02)
+        teach(model, lambda columns: columns, holds=0.02)
         plans = self.plans_of(monkeypatch, model, ragged_prompts([5]))
         plain = [plan for plan in plans if plan.num_masks == 0 and not plan.num_drafts.any()]
         probes = [plan for plan in plans if plan.num_masks == 1]
-        assert len(plain) + len(probes) == len(plans) and 1 <= len(probes) <= 4
+        assert len(plain) + len(probes) == len(plans) and 1 <= len(probes) < len(plans) / 6
 
     def test_free_columns_and_drafts_that_often_fail_get_groups_of_masks(self, monkeypatch):
         model = tiny_model(sharpness=10.0, similarity=2.0, block_size=BLOCK)
-        teach(model, lambda columns: 1 + columns / 1000, rows=1, holds=0.5)
+        teach(model, lambda columns: 1 + columns / 1000, holds=0.5)
         plans = self.plans_of(monkeypatch, model, ragged_prompts([5]))
         assert max(plan.groups.shape[1] for plan in plans) > 2
         assert all(int(plan.num_drafts.max()) + 1 + plan.num_mask_columns <= max_columns(BLOCK) for plan in plans)
 
     def test_cheap_columns_and_sure_drafts_are_run_wide(self, monkeypatch):
         model = tiny_model(sharpness=10.0, similarity=2.0, block_size=BLOCK)
-        teach(model, lambda columns: 1 + columns / 50, rows=1, holds=0.97)
+        teach(model, lambda columns: 1 + columns / 50, holds=0.97)
         plans = self.plans_of(monkeypatch, model, ragged_prompts([5]))
         assert sum(plan.num_masks >= BLOCK - 2 for plan in plans) > len(plans) / 2
 
