@@ -3,7 +3,7 @@ Is planned verified decoding never slower than plain decoding, and as fast as th
 
 For each task and batch size the ways decode the same prompts in turns, in one run, so that what else the machine does
 meets all of them. A ratio is the time of plain generation over that of a way, on the same prompts in the same turn.
-The table has the median of the ratios, the quartiles around it, tokens a forward, and how many texts are those of plain
+The table has the median of the ratios, their quartiles, tokens a forward, and how many texts are those of plain
 generation. The ways:
 
 - `fixed T`: `mars_verify=True` with a threshold, as wide as the block at every step.
@@ -25,6 +25,7 @@ from dataclasses import replace
 from pathlib import Path
 from unittest.mock import patch
 
+import numpy as np
 import torch
 from record import recorded_options
 from transformers import GenerationMixin
@@ -48,11 +49,11 @@ class FirstGuess(StepCosts):
 class OneRate(HoldRates):
     """All drafts hold equally often."""
 
-    def estimate(self, confidences: torch.Tensor, is_sampled: torch.Tensor) -> torch.Tensor:
-        return super().estimate(torch.full_like(confidences, 0.5), is_sampled)
+    def estimate(self, confidences: np.ndarray, is_sampled: np.ndarray) -> np.ndarray:
+        return super().estimate(np.full_like(confidences, 0.5), is_sampled)
 
-    def observe(self, confidences: torch.Tensor, *args) -> None:
-        super().observe(torch.full_like(confidences, 0.5), *args)
+    def observe(self, confidences: np.ndarray, *args) -> None:
+        super().observe(np.full_like(confidences, 0.5), *args)
 
 
 def make_ways(model) -> dict[str, tuple[dict, dict]]:

@@ -12,7 +12,7 @@ __all__ = ["DraftForecast", "HoldRates"]
 BIN_EDGES = np.array([0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.995])
 PRIOR_STRENGTH = 2.0  # drafts that the first guess, a draft holds as often as it is sure, counts for
 MAX_COUNT = 400.0  # drafts of a bin, after which older ones count half
-ROW_GAIN, SHARED_GAIN = 0.3, 0.05
+ROW_GAIN, SHARED_GAIN = 0.15, 0.05
 
 
 class HoldRates:

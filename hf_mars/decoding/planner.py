@@ -21,7 +21,7 @@ __all__ = ["Planner", "get_experience"]
 MAX_DRAFTS = 63
 STEPS_BETWEEN_PLAIN_ONES = 64  # wide ones, after which a plain one is timed again
 MARGIN = 0.04  # tokens a row by which a plan must be better than a plain step, as times are never known exactly
-FIRST_PATIENCE, LAST_PATIENCE = 4, 64  # plain steps before a probe
+FIRST_PATIENCE, LAST_PATIENCE = 8, 64  # plain steps before a probe
 
 
 class Probing:

@@ -1,8 +1,6 @@
 """What a step costs by its rows and columns, learned while decoding."""
 
 import math
-from collections import deque
-from statistics import median
 
 import numpy as np
 
@@ -11,10 +9,9 @@ __all__ = ["StepCosts"]
 
 MAX_COLUMNS = 128
 TOKENS_FOR_DOUBLE = 64  # first guess: so many tokens double the time of a step
-LEVEL_MEMORY = 7  # steps that tell how fast the machine is now
-OUTLIER = 0.1  # relative error beyond which a step counts for less
-FORGETTING = 0.995  # weight of a step after each further one
-NOISE = 0.01  # variance of the relative error of one step
+NOISE = 0.02  # variance of the log ratio of two times
+OUTLIER = 0.2  # largest error of it that counts
+DRIFT = np.array([0.0, 1e-7, 1e-9, 1e-6, 1e-7])  # variance that the weights gain from pair to pair
 KNOWN_STEPS, KNOWN_FACTOR = 3, 2.0  # plain steps, of up to so many times as many rows, that make their time known
 
 
@@ -22,17 +19,16 @@ class StepCosts:
     """
     Relative times of steps, `t(rows, columns)`: only their ratios decide what a step should be.
 
-    Every step is timed between the copies to the host that it makes anyway. Recursive least squares of the relative
-    errors fit the times to a part for the weights that every step reads, one for each row, one for each token, and one
-    for having more than one column, which other kernels serve. What slows all steps alike (other processes, longer
-    texts) is the level, the median of how much longer than fitted the last steps took. It is taken out, so the fit
-    learns from changes of width.
+    Every step is timed between the copies to the host that it makes anyway. A time is the sum of a part for the weights
+    that every step reads, one for each row, one for each token, and one for having more than one column, which other
+    kernels serve. What else goes on slows all steps alike, and longer texts do. So a Kalman filter learns these parts
+    from the ratio of the times of two steps in a row, if they have different sizes.
     """
 
     def __init__(self):
         self._weights = np.array([1.0, 0.0, 1 / TOKENS_FOR_DOUBLE, 0.0, 0.0])
-        self._covariance = np.diag([1.0, 0.01, 1e-3, 0.1, 0.01])
-        self._levels: deque[float] = deque(maxlen=LEVEL_MEMORY)
+        self._covariance = np.diag([0.0, 0.01, 1e-3, 0.05, 0.01])  # the first one only sets the unit
+        self._last: tuple[int, int, float] | None = None
         self._num_plain: dict[int, int] = {}
 
     def observe(self, rows: int, columns: int, seconds: float) -> None:
@@ -43,23 +39,21 @@ class StepCosts:
             rows (`int`), columns (`int`): Size of its window.
             seconds (`float`): What it took.
         """
-        if columns > MAX_COLUMNS:
-            return
-        features = make_features(rows, np.array([columns]))[0]
-        fitted = max(float(features @ self._weights), 1e-3)
-        level = median(self._levels) if self._levels else math.log(seconds / fitted)
-        error = seconds / math.exp(level) / fitted - 1
-        self._levels.append(math.log(seconds / fitted))
+        last, self._last = self._last, (rows, columns, seconds)
         if columns == 1:
             self._num_plain[rows] = self._num_plain.get(rows, 0) + 1
-        # Relative errors, of which large ones count as if they were smaller
-        features = features / fitted
-        error = min(max(error, -OUTLIER), OUTLIER)
-        spread = self._covariance @ features
-        gain = spread / (NOISE + features @ spread)
-        self._weights = self._weights + gain * error
-        covariance = (self._covariance - np.outer(gain, spread)) / FORGETTING
-        self._covariance = np.minimum(np.maximum(covariance, -1.0), 1.0)
+        if last is None or last[:2] == (rows, columns) or max(last[1], columns) > MAX_COLUMNS:
+            return
+        features = np.concatenate(
+            [make_features(last[0], np.array([last[1]])), make_features(rows, np.array([columns]))]
+        )
+        times = np.maximum(features @ self._weights, 1e-3)
+        error = math.log(seconds / last[2]) - math.log(times[1] / times[0])
+        slope = features[1] / times[1] - features[0] / times[0]  # of the log ratio, by weight
+        spread = self._covariance @ slope
+        gain = spread / (NOISE + slope @ spread)
+        self._weights = self._weights + gain * min(max(error, -OUTLIER), OUTLIER)
+        self._covariance = self._covariance - np.outer(gain, spread) + np.diag(DRIFT)
 
     def is_known(self, rows: int) -> bool:
         """Whether plain steps of about so many rows were timed."""

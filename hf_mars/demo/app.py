@@ -56,7 +56,9 @@ def build_app(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, source
                         plain = gr.HTML(elem_id="plain", padding=False)
                         plain_counters = gr.HTML(elem_id="plain-counters", padding=False)
                 gr.HTML(legend(block_size), elem_id="legend", padding=False)
-                threshold = gr.Slider(0.5, 1.0, value=0.9, step=0.01, label="Threshold", info=turned, elem_id="threshold")
+                threshold = gr.Slider(
+                    0.5, 1.0, value=0.9, step=0.01, label="Threshold", info=turned, elem_id="threshold"
+                )
                 message = gr.Textbox(label="Message", placeholder="Ask something", lines=2, elem_id="message")
                 with gr.Row():
                     send = gr.Button("Send", variant="primary", elem_id="send", min_width=80)

@@ -7,6 +7,7 @@ from typing import Any
 
 from huggingface_hub import hf_hub_download
 
+from ..decoding import Mode
 from .sweep import MethodResult
 
 

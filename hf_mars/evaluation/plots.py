@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ..decoding import Mode
-from .methods import MULTI_TOKEN
+from .methods import MULTI_TOKEN, Method
 from .sweep import MethodResult
 
 
