@@ -34,7 +34,7 @@ import torch  # noqa: E402
 from vllm import LLM, SamplingParams  # noqa: E402
 
 
-PLAIN, MARS, ALWAYS, LOOKUP = "plain", "MARS", "MARS, always", "prompt lookup"
+PLAIN, MARS, ALWAYS, LOOKUP, DRAFTER = "plain", "MARS", "MARS, always", "prompt lookup", "own drafter"
 PROPOSER = {"model": "hf_mars_vllm.MARSProposer"}
 
 
@@ -65,7 +65,12 @@ class Timing:
 
 
 def load(checkpoint: str, system: str, options: argparse.Namespace) -> LLM:
-    block_size = json.loads((Path(checkpoint) / "config.json").read_text())["mars"]["block_size"]
+    config = json.loads((Path(checkpoint) / "config.json").read_text())
+    block_size = config["mars"]["block_size"]
+    if system == DRAFTER and "pard_token" not in config:
+        raise ValueError(
+            f"config.json of {checkpoint} has no `pard_token`: save it again with hf_mars.save_pretrained."
+        )
     mars = {"automatic": False} if system == ALWAYS else {}
     if options.threshold is not None:
         mars["threshold"] = options.threshold
@@ -74,6 +79,13 @@ def load(checkpoint: str, system: str, options: argparse.Namespace) -> LLM:
         MARS: {**PROPOSER, "num_speculative_tokens": 2 * (block_size - 1)},
         ALWAYS: {**PROPOSER, "num_speculative_tokens": 2 * (block_size - 1)},
         LOOKUP: {"method": "ngram", "num_speculative_tokens": 4, "prompt_lookup_max": 4, "prompt_lookup_min": 2},
+        # The checkpoint once more, as parallel drafter by vLLM's own code: what it would do for a bigger model.
+        DRAFTER: {
+            "method": "draft_model",
+            "model": checkpoint,
+            "num_speculative_tokens": block_size,
+            "parallel_drafting": True,
+        },
     }[system]
     return LLM(
         checkpoint,
@@ -190,7 +202,9 @@ def main() -> None:
     parser.add_argument("checkpoint", nargs="?", default="runs/quickstart/checkpoint")
     parser.add_argument("--prompts", type=Path, default=Path("runs/vllm/prompts.json"))
     parser.add_argument("--tasks", nargs="+", help="those of the file to take; default: all")
-    parser.add_argument("--systems", nargs="+", choices=[MARS, ALWAYS, LOOKUP], default=[MARS, ALWAYS, LOOKUP])
+    parser.add_argument(
+        "--systems", nargs="+", choices=[MARS, ALWAYS, LOOKUP, DRAFTER], default=[MARS, ALWAYS, LOOKUP]
+    )
     parser.add_argument("--concurrency", type=int, nargs="+", default=[1, 4, 16], help="requests at once")
     parser.add_argument("--requests", type=int, default=8, help="of a turn at 1; times the root of the concurrency")
     parser.add_argument("--max-new-tokens", type=int, default=96)

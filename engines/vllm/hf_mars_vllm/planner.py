@@ -12,10 +12,11 @@ __all__ = ["Planner", "Progress"]
 
 PRIOR_WEIGHT = 4.0  # forwards of its own after which a request is judged by itself as much as by the others
 REQUEST_MEMORY, SHARED_MEMORY = 0.95, 0.99
+LEAST = 1.03  # times the tokens a second of plain decoding that masks must promise
 STAY = 1.05  # a row that has masks is counted so much better, so that rows at the margin do not come and go
 FIRST_LOOK, NEXT_LOOK = 4, 256  # forwards with masks before some without are timed, at first and later
 PROBE_LENGTH, TRIAL_LENGTH = 2, 4  # forwards without any masks, to time them; with masks, to see what they bring
-EXPLORATION = 0.015  # share of the time that both may cost
+EXPLORATION = 0.01  # share of the time that both may cost
 MOST_SAVED = 32  # forwards' time that may be saved up for them
 
 
@@ -54,7 +55,7 @@ class Planner:
     2. Rows are taken in the order of what they gain for a column, as many as make
        `(rows + gains) / time of a forward with these columns` the largest.
     3. What was not seen for long is tried again: a few forwards without masks, to know their time, or masks for a row
-       that has none, to know their gain. Both together may cost 1.5% of the time.
+       that has none, to know their gain. Both together may cost 1% of the time.
 
     Args:
         block_size (`int`): Most tokens that a forward adds to a row.
@@ -135,7 +136,7 @@ class Planner:
             expected.append((tokens / columns, tokens, columns, name))
         expected.sort(reverse=True)
         curve = self.costs.curve(num_rows)
-        best, best_length, tokens, columns = 1.0, 0, 0.0, 0.0  # 1: a token a row in the time of a column a row
+        best, best_length, tokens, columns = LEAST, 0, 0.0, 0.0
         for length, (_, more_tokens, more_columns, _) in enumerate(expected, start=1):
             tokens, columns = tokens + more_tokens, columns + more_columns
             speed = (1 + tokens / num_rows) / (curve(1 + columns / num_rows) if curve else 1.0)
@@ -146,8 +147,7 @@ class Planner:
     def _needs_probe(self, has_masks: bool) -> bool:
         """Whether the next forwards go without masks, to time them."""
         num_rows = len(self.rows)
-        is_known = self.costs.seconds(num_rows) is not None
-        if not has_masks or self.num_looks < (NEXT_LOOK if is_known else FIRST_LOOK):
+        if not has_masks or self.num_looks < (NEXT_LOOK if self.costs.is_known(num_rows) else FIRST_LOOK):
             return False
         # At most their time is lost, and that of the one after them, whose masks follow no drafts.
         return self.costs.curve(num_rows) is None or self._spend((PROBE_LENGTH + 1) * self.seconds)

@@ -95,6 +95,15 @@ def test_text_that_becomes_easier_is_noticed():
     assert machine.run(500) > 2.0
 
 
+def test_a_machine_that_is_slow_at_times():
+    machine = Machine(steep, [0.3] * 4)
+    speeds = []
+    for pace in (1.0, 3.0) * 6:
+        machine.seconds = lambda rows, columns, pace=pace: pace * steep(rows, columns)
+        speeds.append(machine.run(150))
+    assert sum(speeds[2:]) / len(speeds[2:]) > 0.97
+
+
 def test_one_slow_forward_decides_nothing():
     machine = Machine(flat, [0.95])
     machine.run(30)
@@ -133,10 +142,10 @@ def test_rows_that_left_are_forgotten():
 
 def test_the_curve_of_costs():
     costs = ForwardCosts()
-    assert costs.curve(4) is None and costs.seconds(4) is None
+    assert costs.curve(4) is None and not costs.is_known(4)
     for seconds in (9.0, 1.0, 1.0):
         costs.add(4, 4, seconds)
-    assert costs.seconds(4) == 1.0 and costs.curve(4) is None
+    assert costs.is_known(4) and costs.curve(4) is None
     for seconds in (3.0, 3.0):
         costs.add(4, 28, seconds)
     for rows in (4, 1, 200):
@@ -145,5 +154,16 @@ def test_the_curve_of_costs():
     for columns in (20, 20):
         costs.add(4, columns, 1.2)
     assert costs.curve(4)(5) == pytest.approx(1.2)
-    costs.add(4, 5, 1.1)
-    assert costs.seconds(4) == 1.0
+
+
+def test_times_of_a_slower_hour_are_no_other_costs():
+    costs = ForwardCosts()
+    for columns, seconds in ((1, 1.0), (7, 3.0)):
+        for _ in range(6):
+            costs.add(1, columns, seconds)
+    for _ in range(50):
+        costs.add(1, 7, 9.0)
+    assert costs.curve(1)(7) == pytest.approx(3)
+    for _ in range(3):
+        costs.add(1, 1, 3.0)
+    assert costs.curve(1)(7) == pytest.approx(3)
