@@ -8,26 +8,28 @@ from collections.abc import Callable
 
 __all__ = ["ForwardCosts"]
 
-NUM_RECENT = 9
-ENOUGH = 2  # the first forward of a new shape is often slower
-NUM_PACES = 5
 BANDS_PER_DOUBLING = 4
+CHAPTER = 16  # forwards whose times are compared with each other
+ENOUGH = 2  # the first forward of a new shape is often slower
+NUM_RATIOS = 5
+
+Point = tuple[float, float]  # columns a row, and how much longer than with one
 
 
 class ForwardCosts:
     """
-    Recent times of forwards, kept apart by the number of rows, in bands a fifth wide, and by columns a row.
+    How much longer a forward takes with several columns a row than with one, by the number of rows, in bands a fifth
+    wide. For a number of rows that was not measured both ways, the nearest one that was stands in.
 
-    What is asked of it is a curve: how much longer a forward takes with several columns a row than with one. For a
-    number of rows that was not measured both ways, the curve of the nearest number that was stands in.
-
-    A machine that others use runs slower at times, and what is compared was measured at different times. So times are
-    kept as multiples of a pace: how much longer the last few forwards took than what is on record for their kind.
+    A machine that others use is slower at times. So only forwards that ran soon after one another are compared: each
+    chapter of a few forwards, if there were some of both kinds, gives a ratio, and the last few of these count.
     """
 
     def __init__(self):
-        self._bands: dict[int, dict[int, deque[tuple[float, float]]]] = {}
-        self._paces: deque[float] = deque([1.0], maxlen=NUM_PACES)
+        self._num_forwards = 0
+        self._starts: dict[int, int] = {}
+        self._chapters: dict[int, list[Point]] = {}  # by band: columns a row, and seconds a row
+        self._ratios: dict[int, dict[int, deque[Point]]] = {}  # by band and columns a row
 
     def add(self, num_rows: int, num_columns: int, seconds: float) -> None:
         """
@@ -38,50 +40,62 @@ class ForwardCosts:
             num_columns (`int`): Its columns, those of all rows together.
             seconds (`float`): The time from the one before it.
         """
-        columns_per_row, width = num_columns / num_rows, math.ceil(num_columns / num_rows)
-        if self._measured(band(num_rows), width) is not None:
-            expected = interpolate(self._points(band(num_rows)), columns_per_row)
-            self._paces.append(seconds / num_rows / expected)
-        recent = self._bands.setdefault(band(num_rows), {}).setdefault(width, deque(maxlen=NUM_RECENT))
-        recent.append((columns_per_row, seconds / num_rows / statistics.median_low(self._paces)))
+        here = band(num_rows)
+        self._num_forwards += 1
+        if here not in self._chapters or self._num_forwards >= self._starts[here] + CHAPTER:
+            for width, point in compare(self._chapters.get(here, [])).items():
+                self._ratios.setdefault(here, {}).setdefault(width, deque(maxlen=NUM_RATIOS)).append(point)
+            self._starts[here], self._chapters[here] = self._num_forwards, []
+        self._chapters[here].append((num_columns / num_rows, seconds / num_rows))
 
-    def is_known(self, num_rows: int) -> bool:
-        """Whether forwards of about so many rows and one column a row were measured."""
-        return self._measured(band(num_rows), 1) is not None
+    def num_compared(self, num_rows: int) -> int:
+        """How often both kinds of forwards were compared with about so many rows; no more than are remembered."""
+        earlier = max(map(len, self._ratios.get(band(num_rows), {}).values()), default=0)
+        return earlier + bool(compare(self._chapters.get(band(num_rows), [])))
 
     def curve(self, num_rows: int) -> Callable[[float], float] | None:
         """
-        A function from columns a row to how much longer a forward takes than with one; `None` while too little was
+        A function from columns a row to how much longer a forward takes than with one; `None` while nothing was
         measured.
         """
         wanted = band(num_rows)
-        for nearest in sorted(self._bands, key=lambda each: abs(each - wanted)):
+        for nearest in sorted(self._chapters, key=lambda each: abs(each - wanted)):
             points = self._points(nearest)
-            if len(points) > 1 and points[0][0] == 1:
-                return lambda columns: interpolate(points, columns) / points[0][1]  # noqa: B023 it returns
+            if len(points) > 1:
+                return lambda columns: interpolate(points, columns)  # noqa: B023 it returns
         return None
 
-    def _points(self, band: int) -> list[tuple[float, float]]:
-        """Columns a row and time a row, of every width that was measured with these numbers of rows."""
-        measured = [self._measured(band, width) for width in sorted(self._bands.get(band, ()))]
-        return [point for point in measured if point is not None]
-
-    def _measured(self, band: int, width: int) -> tuple[float, float] | None:
-        """Columns a row and time a row of the recent forwards; `None` if they are too few."""
-        recent = self._bands.get(band, {}).get(width, ())
-        if len(recent) < ENOUGH:
-            return None
-        return statistics.fmean(columns for columns, _ in recent), statistics.median_low([time for _, time in recent])
+    def _points(self, band: int) -> list[Point]:
+        """What is known of a band, the chapter included that is being written."""
+        ratios = {width: list(points) for width, points in self._ratios.get(band, {}).items()}
+        for width, point in compare(self._chapters.get(band, [])).items():
+            ratios.setdefault(width, []).append(point)
+        points = [middle(points) for _, points in sorted(ratios.items())]
+        return [(1.0, 1.0), *points]
 
 
 def band(num_rows: int) -> int:
     return round(BANDS_PER_DOUBLING * math.log2(num_rows))
 
 
-def interpolate(points: list[tuple[float, float]], x: float) -> float:
-    """The piecewise linear function through the points, its ends prolonged; of one point, its value."""
-    if len(points) == 1:
-        return points[0][1]
+def compare(chapter: list[Point]) -> dict[int, Point]:
+    """For each width of some forwards, how much longer they took than those of one column a row."""
+    by_width: dict[int, list[Point]] = {}
+    for columns, seconds in chapter:
+        by_width.setdefault(math.ceil(columns), []).append((columns, seconds))
+    measured = {width: middle(points) for width, points in by_width.items() if len(points) >= ENOUGH}
+    if 1 not in measured:
+        return {}
+    _, plain = measured.pop(1)
+    return {width: (columns, max(1.0, seconds / plain)) for width, (columns, seconds) in measured.items()}
+
+
+def middle(points: list[Point]) -> Point:
+    return statistics.fmean(x for x, _ in points), statistics.median_low([y for _, y in points])
+
+
+def interpolate(points: list[Point], x: float) -> float:
+    """The piecewise linear function through two points or more, its ends prolonged."""
     index = next((index for index, (right, _) in enumerate(points[1:-1]) if x <= right), len(points) - 2)
     (left, low), (right, high) = points[index : index + 2]
     return low + (high - low) * (x - left) / (right - left)

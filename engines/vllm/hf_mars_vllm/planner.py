@@ -14,7 +14,8 @@ PRIOR_WEIGHT = 4.0  # forwards of its own after which a request is judged by its
 REQUEST_MEMORY, SHARED_MEMORY = 0.95, 0.99
 LEAST = 1.03  # times the tokens a second of plain decoding that masks must promise
 STAY = 1.05  # a row that has masks is counted so much better, so that rows at the margin do not come and go
-FIRST_LOOK, NEXT_LOOK = 4, 256  # forwards with masks before some without are timed, at first and later
+FIRST_LOOK, NEXT_LOOK = 4, 32  # forwards with masks before some without are timed, at first and later
+MUST_COMPARE = 3  # times that they are timed whatever it costs
 PROBE_LENGTH, TRIAL_LENGTH = 2, 4  # forwards without any masks, to time them; with masks, to see what they bring
 EXPLORATION = 0.01  # share of the time that both may cost
 MOST_SAVED = 32  # forwards' time that may be saved up for them
@@ -70,6 +71,7 @@ class Planner:
         self.rows: dict[str, Row] = {}
         self.start: float | None = None
         self.seconds = 0.0  # of the last forward that was timed
+        self.speed = 1.0  # that is expected of what was chosen last, over plain decoding's
         self.allowance = 0.0  # seconds that may go into trying
         self.num_looks = 0  # forwards with masks since the last ones without
         self.probe = 0  # forwards left that go without masks, to time them
@@ -142,15 +144,17 @@ class Planner:
             speed = (1 + tokens / num_rows) / (curve(1 + columns / num_rows) if curve else 1.0)
             if speed > best:
                 best, best_length = speed, length
+        self.speed = best
         return {name for *_, name in expected[:best_length]}
 
     def _needs_probe(self, has_masks: bool) -> bool:
         """Whether the next forwards go without masks, to time them."""
-        num_rows = len(self.rows)
-        if not has_masks or self.num_looks < (NEXT_LOOK if self.costs.is_known(num_rows) else FIRST_LOOK):
+        num_compared = self.costs.num_compared(len(self.rows))
+        if not has_masks or self.num_looks < (NEXT_LOOK if num_compared else FIRST_LOOK):
             return False
-        # At most their time is lost, and that of the one after them, whose masks follow no drafts.
-        return self.costs.curve(num_rows) is None or self._spend((PROBE_LENGTH + 1) * self.seconds)
+        # What masks win is lost, for these forwards and for the one after them, whose masks follow no drafts.
+        lost = (PROBE_LENGTH + 1) * self.seconds * (1 - 1 / self.speed)
+        return num_compared < MUST_COMPARE or self._spend(lost)
 
     def _start_trial(self, names: list[str]) -> None:
         """Give masks for a while to the row that was tried least."""
