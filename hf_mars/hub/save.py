@@ -31,9 +31,10 @@ def save_pretrained(
     AutoModelForCausalLM.from_pretrained(directory, trust_remote_code=True).generate(**inputs, mars_threshold=0.9)
     ```
 
-    It writes the weights, or the adapter; the tokenizer; `config.json` with its `mars` entry; a
-    `generation_config.json` without `mars_*`; the decoding code in `custom_generate/`; and, last of all, the model
-    card with `.eval_results/`. An error of the card is logged: by then the weights are safe.
+    It writes the weights, or the adapter; the tokenizer; `config.json` with its `mars` entry, and with `pard_token`,
+    so that vLLM takes the checkpoint as parallel drafter of a bigger model; a `generation_config.json` without
+    `mars_*`; the decoding code in `custom_generate/`; and, last of all, the model card with `.eval_results/`. An error
+    of the card is logged: by then the weights are safe.
 
     Args:
         model ([`PreTrainedModel`] or [`~peft.PeftModel`]):

@@ -23,6 +23,10 @@ def places(tmp_path_factory):
     (folder / "damaged" / "model.safetensors").write_bytes(b"not weights")
     (folder / "mute" / "chat_template.jinja").unlink()
     (folder / "wordless" / "tokenizer.json").write_text("{}")
+    shutil.copytree(folder / "ckpt", folder / "old")
+    config = json.loads((folder / "old" / "config.json").read_text())
+    del config["pard_token"]
+    (folder / "old" / "config.json").write_text(json.dumps(config))
     (folder / "empty").mkdir()
     counting_examples(40).to_json(folder / "train.jsonl")
     counting_examples(5).to_json(folder / "small.jsonl")
@@ -71,6 +75,12 @@ CASES = [
     (["bench", "ckpt", "--thresholds", "0.5", "7"], "--thresholds.*7"),
     (["bench", "ckpt", "--rounds", "x"], "--rounds.*x"),
     (["bench", "ckpt", "--output-dir", "text.txt/deep"], "--output-dir.*text.txt"),
+    (["engines"], "engine"),
+    (["engines", "vllm"], "checkpoint"),
+    (["engines", "vllm", "base"], "'base' is no MARS checkpoint"),
+    (["engines", "vllm", "./nowhere"], "./nowhere"),
+    (["engines", "vllm", "empty"], "empty"),
+    (["engines", "vllm", "old", "--draft-for", "base"], "'old' has no `pard_token`.*save"),
     (["tune", "base"], "'base' is no MARS checkpoint"),
     (["tune", "ckpt", "--prompts", "empty"], "empty"),
     (["tune", "ckpt", "--prompts", "latin.txt"], "latin.txt.*not UTF-8 at byte 3"),

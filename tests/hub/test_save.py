@@ -8,7 +8,7 @@ from transformers import AutoModelForCausalLM
 
 from hf_mars import AutoMARSModelForCausalLM, decoding, save_pretrained
 from tests.hub.without_package import generate_without_package
-from tests.tiny import ragged_prompts, tiny_config, tiny_model
+from tests.tiny import MASK, ragged_prompts, tiny_config, tiny_model
 from tests.tiny_text import byte_level_tokenizer
 
 
@@ -45,6 +45,14 @@ def test_writes_tokenizer_and_code_but_no_mars_generation_defaults(tmp_path):
         path.name for path in (tmp_path / "custom_generate").iterdir()
     }
     assert "mars_" not in (tmp_path / "generation_config.json").read_text()
+
+
+def test_a_checkpoint_names_its_mask_to_parallel_drafters(tmp_path):
+    save_pretrained(tiny_model(), tmp_path / "first")
+    loaded = AutoMARSModelForCausalLM.from_pretrained(tmp_path / "first", mask_token_id=7)
+    save_pretrained(loaded, tmp_path / "second")
+    read = lambda name: json.loads((tmp_path / name / "config.json").read_text())["pard_token"]  # noqa: E731
+    assert (read("first"), read("second")) == (MASK, 7)
 
 
 def test_saving_a_loaded_checkpoint_again_keeps_everything(tmp_path):
