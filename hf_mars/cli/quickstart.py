@@ -44,7 +44,7 @@ TASK = "held-out problems"
 NUM_HELD_OUT = 32
 NUM_SINGLE = 8
 LOSSY_THRESHOLDS = (0.95, 0.9, 0.7, 0.5)
-VERIFY_THRESHOLDS = (0.9, 0.5)
+VERIFY_THRESHOLDS = (0.5,)
 
 USAGE = """To use the checkpoint:
 

@@ -98,16 +98,7 @@ class Batch:
             is_real=all_real if context.attention_mask is None else context.attention_mask.bool(),
             is_active=torch.ones_like(lengths, dtype=torch.bool),
         )
-        on_host = torch.ones(batch_size, dtype=torch.long)
-        self.host = HostRows(
-            ids=torch.arange(batch_size),
-            num_pending=on_host * pending.shape[1],
-            num_drafts=on_host * 0,
-            cursor=on_host * past_length,
-            length=on_host * prompt_length,
-            is_active=on_host.bool(),
-            confidences=torch.zeros(batch_size, 0),
-        )
+        self.host = HostRows.without_drafts(batch_size, pending.shape[1], past_length, prompt_length)
         self.is_first, self.is_done = True, False
 
     @property

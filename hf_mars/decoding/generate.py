@@ -39,7 +39,7 @@ def generate(
     tokens so far, and one causal forward gives the next token and, at each mask, the one after (MARS, section 3.4):
 
     1. Build the window of every row, right-aligned over the batch: tokens that are decided but not in the cache yet,
-       drafts (with `mars_verify`), and `mars_block_size - 1` masks.
+       drafts (with `mars_verify`), and `mars_block_size - 1` masks, or what a [`Planner`] says.
     2. Forward all rows. Each sees its own slots of the cache alone, at its own length.
     3. Exclude the mask token, apply the logits processors, and take a token and a confidence at every column.
     4. The first token is the model's own autoregressive choice and always accepted. The masks are accepted from the
@@ -62,15 +62,20 @@ def generate(
             How sure the model must be of a mask's token: a number, a tensor of shape `(batch_size,)` with a number for
             each row, or a function without arguments that returns either and is called at every step, so that it can
             be turned while text is generated. Between 0 and 1, or at least 0 for the entropy. A probability or margin
-            of 1 is one token a forward: the plain path, without masks. With `mars_verify` it defaults to 0.5, as
-            drafts are checked and it trades only speed.
+            of 1 is one token a forward: the plain path, without masks. With `mars_verify` it trades only speed, and
+            without it each step is planned: how many drafts are verified, and after which of them masks follow, by what
+            steps of each size took so far and by how often drafts of each confidence held; down to the plain step where
+            masks do not pay, see [`Planner`]. Planned steps are not available with `cache_implementation="static"`,
+            `use_cache=False`, tensor parallelism and `mars_verify="exact"`: there the threshold is 0.5.
         mars_block_size (`int`, *optional*):
             Most tokens that a forward may add to a row. Defaults to the block size of the training.
         mars_verify (`bool` or `str`, *optional*, defaults to `False`):
             Return what plain generation returns. In float32 and float64 greedy outputs are the same token for token;
             in half precision two forwards of different width can round differently and break a near tie, and with
             dynamic quantisation (int8, fp8) scales and roundings depend on the width of a forward. With sampling,
-            every token has exactly the distribution of plain sampling (rejection sampling), not the same random draws.
+            every token has exactly the distribution of plain sampling, not the same random draws: the token at a
+            position is the inverse of its cumulative distribution at a random number of its own, so that threshold,
+            block size and plan do not change what a seed gives, see [`draw_uniforms`].
             With `"exact"` every token is computed to the bit as plain generation computes it, in half precision too:
             slower than `True`, and refused where it would not be faster than plain generation, see [`ExactForward`].
         mars_metric (`str`, *optional*, defaults to `"probability"`):

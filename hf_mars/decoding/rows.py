@@ -67,6 +67,20 @@ class HostRows:
     is_active: torch.Tensor
     confidences: torch.Tensor
 
+    @classmethod
+    def without_drafts(cls, num_rows: int, num_pending: int, cursor: int, length: int) -> "HostRows":
+        """Rows that are all alike, before the first step."""
+        ones = torch.ones(num_rows, dtype=torch.long)
+        return cls(
+            ids=torch.arange(num_rows),
+            num_pending=ones * num_pending,
+            num_drafts=ones * 0,
+            cursor=ones * cursor,
+            length=ones * length,
+            is_active=ones.bool(),
+            confidences=torch.zeros(num_rows, 0),
+        )
+
     def select(self, indices: torch.Tensor) -> "HostRows":
         """The given rows, in the given order."""
         return select(self, indices)

@@ -140,4 +140,5 @@ def test_an_error_is_one_line(places, monkeypatch, capsys, arguments, words):
     assert ended.value.code == 2
     said = [line for line in capsys.readouterr().err.splitlines() if ": error: " in line]
     assert said == [str(ended.value)]
-    assert said[0].startswith(" ".join(["hf-mars", *[a for a in arguments[:1] if a != "genrate"]]) + ": error: ")
+    command = [argument for argument in arguments[:2] if argument in ("engines", "vllm")] or arguments[:1]
+    assert said[0].startswith(" ".join(["hf-mars", *[a for a in command if a != "genrate"]]) + ": error: ")

@@ -28,7 +28,7 @@ def test_trains_saves_reloads_and_reports(tmp_path, base_model, capsys):
     for result in results:
         if result["mode"] == "verify":
             assert result["identical"] == 1.0
-            assert result["tokens_per_forward"] > 1.0
+            assert result["tokens_per_forward"] > 1.0 or result["threshold"] is None, "planned steps may be plain ones"
     assert record["environment"]["transformers"] and record["environment"]["dtype"] == "float32"
     assert record["training"][0]["mask_accuracy"] < record["training"][-1]["mask_accuracy"]
     assert (tmp_path / "run" / "frontier.png").stat().st_size > 10_000

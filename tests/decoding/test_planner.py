@@ -203,6 +203,6 @@ def test_probes_get_rarer_until_one_pays():
             gaps.append(gap)
             gap = 0
             probing.failed()
-    assert gaps[:5] == [5, 9, 17, 33, 65] and set(gaps[5:]) == {65}
+    assert gaps[:4] == [9, 17, 33, 65] and set(gaps[4:]) == {65}
     probing.paid()
-    assert [probing.is_due() for _ in range(5)] == [False] * 4 + [True]
+    assert [probing.is_due() for _ in range(9)] == [False] * 8 + [True]

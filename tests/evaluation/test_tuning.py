@@ -50,9 +50,9 @@ PROMPTS = [[{"role": "user", "content": str(index)}] for index in range(16)]
 
 
 def lossy_is_faster(mode):
-    lost = 0.02 * (1 - mode.threshold) * 10
     if mode.name == "verify":
-        return 1.2 + (mode.block_size == 4) * 0.3 + mode.threshold / 10, 0.5, 1.0
+        return 1.2 + (mode.block_size == 4) * 0.3 + (mode.threshold or 0) / 10, 0.5, 1.0
+    lost = 0.02 * (1 - mode.threshold) * 10
     return 1.5 + (1 - mode.threshold), 0.5 - lost, 1 - lost
 
 
@@ -65,8 +65,15 @@ def test_lossless_is_the_default(subject, monkeypatch):
     assert len(calls[1][1]) == 5, "plain decoding and the four fastest"
 
 
+def test_planned_steps_are_a_candidate(subject, monkeypatch):
+    fake_measurements(monkeypatch, lambda mode: (1.2 if mode.threshold else 1.6, 0.5, 1.0))
+    best, _ = tune(*subject, PROMPTS, batch_size=2)
+    assert (best.mode, best.threshold) == ("verify", None)
+    assert "model.generate(**inputs, mars_verify=True" in describe(best)
+
+
 def test_near_ties_of_half_precision_do_not_bar_verified_decoding(subject, monkeypatch):
-    fake_measurements(monkeypatch, lambda mode: (1.2 + mode.threshold, 0.5, 0.97), is_exact=False)
+    fake_measurements(monkeypatch, lambda mode: (1.2 + (mode.threshold or 0), 0.5, 0.97), is_exact=False)
     best, _ = tune(*subject, PROMPTS, batch_size=2)
     assert best.mode == "verify" and "verified:" in describe(best) and "lossless" not in describe(best)
 
