@@ -9,15 +9,16 @@ __all__ = ["draw_chat", "draw_conditions"]
 TOPICS = """
     baking bread, the moon, learning to swim, city parks, keeping bees, old maps, a rainy afternoon, solar panels,
     house plants, night trains, chess, the history of paper, making soup, a lost key, mountain hiking, libraries,
-    the water cycle, a first day at work, planting a garden, bicycle repair, the printing press, good sleep, whales,
-    a small bakery, saving money, writing letters, volcanoes, learning a language, street music, lighthouses, camping,
-    board games, the invention of glass, a friendly robot, healthy breakfasts, honey, a village market, recycling,
-    photography, winter storms, tea, the human heart, a school play, drawing animals, coral reefs, clocks, moving,
-    running a marathon, folk tales, the desert, coffee, an unexpected guest, knitting, comets, local elections,
-    bridges, public transport, rivers, a broken laptop, tides, bird watching, working from home, wild mushrooms,
-    earthquakes, a family reunion, sign language, wind power, museums, bread and cheese, long flights, insects,
-    the speed of light, choosing a bicycle, traffic lights, a job interview, electric cars, rainforests, a new neighbour,
-    spreadsheets, first aid, kites, the immune system, handwriting, a picnic, satellites, owls, painting a room, the alphabet
+    the water cycle, a first day at work, planting a garden, bicycle repair, the printing press, good sleep,
+    whales, a small bakery, saving money, writing letters, volcanoes, learning a language, street music,
+    lighthouses, camping, board games, the invention of glass, a friendly robot, healthy breakfasts, honey, a
+    village market, recycling, photography, winter storms, tea, the human heart, a school play, drawing animals,
+    coral reefs, clocks, moving, running a marathon, folk tales, the desert, coffee, an unexpected guest, knitting,
+    comets, local elections, bridges, public transport, rivers, a broken laptop, tides, bird watching, working from
+    home, wild mushrooms, earthquakes, a family reunion, sign language, wind power, museums, bread and cheese, long
+    flights, insects, the speed of light, choosing a bicycle, traffic lights, a job interview, electric cars,
+    rainforests, a new neighbour, spreadsheets, first aid, kites, the immune system, handwriting, a picnic,
+    satellites, owls, painting a room, the alphabet
 """
 REQUESTS = """
     Write a short paragraph about {}. | Explain {} to a child. | Give me five tips about {}.
