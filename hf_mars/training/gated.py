@@ -117,7 +117,8 @@ class GatedStep:
         )
         length = inputs["input_ids"].shape[1]
         states, teacher_states = self._forward_clean(model, base_model, tilings[0], length)
-        columns = build_mask_columns(tilings, length, block_size, self.mask_token_id)
+        decay = self.args.mask_decay if training else 1.0
+        columns = build_mask_columns(tilings, length, block_size, self.mask_token_id, decay)
         hidden_states = self._forward_masks(model, base_model, columns, states)
 
         # Without any mask, one that is not counted keeps the graph.

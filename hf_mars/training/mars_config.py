@@ -46,6 +46,10 @@ class MARSConfig(SFTConfig):
         mask_phases (`int`, *optional*):
             With `mask_gated`, how many tilings of a batch into blocks are trained in one step, over one forward of the
             clean tokens. Defaults to 2.
+        mask_decay (`float`, *optional*):
+            With `mask_gated`, share of the blocks that go on after each of their masks, drawn at random for each
+            batch: masks that decoding seldom reaches cost less, and weigh less. 1 trains all of them alike. Defaults
+            to 0.6.
         eval_thresholds (`list[float]`, *optional*, defaults to `[0.95, 0.9, 0.7, 0.5]`):
             Thresholds for which an evaluation logs `expected_tokens_per_forward`. It takes `block_size` more forward
             passes over the evaluation data; an empty list turns it off.
@@ -99,6 +103,13 @@ class MARSConfig(SFTConfig):
             "forward of the clean tokens. Defaults to 2."
         },
     )
+    mask_decay: float | None = field(
+        default=None,
+        metadata={
+            "help": "With `mask_gated`, share of the blocks that go on after each of their masks, drawn at random for "
+            "each batch: masks that decoding seldom reaches cost less, and weigh less. Defaults to 0.6."
+        },
+    )
     eval_thresholds: list[float] = field(
         default_factory=lambda: [0.95, 0.9, 0.7, 0.5],
         metadata={
@@ -142,12 +153,13 @@ class MARSConfig(SFTConfig):
                 f"`mask_loss={self.mask_loss!r}` compares the masks with a model that does not change: set "
                 "`mask_gated=True`, or leave it out."
             )
-        elif self.mask_phases is not None:
-            raise ValueError("`mask_phases` is for `mask_gated=True`: leave it out.")
+        for name in ("mask_phases", "mask_decay"):
+            if not self.mask_gated and getattr(self, name) is not None:
+                raise ValueError(f"`{name}` is for `mask_gated=True`: leave it out.")
 
     def _check_gated(self) -> None:
-        if self.mask_phases is None:
-            self.mask_phases = 2
+        self.mask_phases = 2 if self.mask_phases is None else self.mask_phases
+        self.mask_decay = 0.6 if self.mask_decay is None else self.mask_decay
         if isinstance(self.mask_phases, bool) or not isinstance(self.mask_phases, int):
             raise TypeError(f"`mask_phases` must be an integer, got {self.mask_phases!r}.")
         if not 1 <= self.mask_phases <= self.block_size:
@@ -155,6 +167,8 @@ class MARSConfig(SFTConfig):
                 f"`mask_phases` must be between 1 and `block_size` ({self.block_size}), got {self.mask_phases}: there "
                 "are no more tilings."
             )
+        if not 0 <= self.mask_decay <= 1:
+            raise ValueError(f"`mask_decay` must be between 0 and 1, got {self.mask_decay}.")
         if self.ar_weight != 1.0:
             raise ValueError(
                 "`ar_weight` has no meaning with `mask_gated`, where the model does not learn from its own tokens: "

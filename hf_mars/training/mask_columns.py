@@ -89,7 +89,9 @@ def draw_tilings(
     ]
 
 
-def build_mask_columns(tilings: list[Streams], length: int, block_size: int, mask_token_id: int) -> MaskColumns:
+def build_mask_columns(
+    tilings: list[Streams], length: int, block_size: int, mask_token_id: int, decay: float = 1.0
+) -> MaskColumns:
     """
     Put the masks of several tilings of a batch side by side, in each row one tiling after the other.
 
@@ -98,6 +100,9 @@ def build_mask_columns(tilings: list[Streams], length: int, block_size: int, mas
         length (`int`): Number of clean columns.
         block_size (`int`): Number of tokens in a block (B).
         mask_token_id (`int`): Id of the mask token.
+        decay (`float`, *optional*, defaults to 1.0):
+            Share of the blocks that go on after each of their masks, drawn at random. A mask sees none after it, so
+            the others say the same without it.
 
     Returns:
         [`MaskColumns`], of at least one column, which may be filling.
@@ -110,7 +115,16 @@ def build_mask_columns(tilings: list[Streams], length: int, block_size: int, mas
         return torch.nn.functional.pad(columns, (0, 1), value=filling)
 
     offsets = noisy("offsets", -1)
+    widths = [streams.offsets.shape[1] - length for streams in tilings] + [1]
+    tiling = torch.arange(len(widths), device=offsets.device).repeat_interleave(
+        torch.tensor(widths, device=offsets.device)
+    )
+    # Blocks are told apart by their tiling and their first token.
+    block = tiling * length + noisy("sources", 0) - offsets.clamp(min=0)
     is_kept = (offsets >= 0) & (offsets < block_size - 1)
+    if decay < 1:
+        drawn = torch.rand(len(offsets), len(widths) * length, device=offsets.device).gather(1, block)
+        is_kept &= drawn < decay**offsets
     counts = is_kept.sum(-1)
     width = max(int(counts.max()), 1)
     order = (~is_kept).long().argsort(dim=-1, stable=True)[:, :width]
@@ -121,12 +135,8 @@ def build_mask_columns(tilings: list[Streams], length: int, block_size: int, mas
 
     offsets, sources = kept(offsets, -1), kept(noisy("sources", 0), 0)
     position_ids, documents = kept(noisy("position_ids", 0), 0), kept(noisy("documents", 0), -1)
-    widths = [streams.offsets.shape[1] - length for streams in tilings] + [1]
-    tiling = torch.arange(len(widths), device=order.device).repeat_interleave(
-        torch.tensor(widths, device=order.device)
-    )
     first_token = sources - offsets  # of the block
-    block = (tiling[order] * length + first_token).where(is_real, -1)
+    block = kept(block, -1)
 
     # Keys are the clean columns, then the masks: one table for each property that the predicate asks of a key.
     def of_keys(of_clean: torch.Tensor, of_masks: torch.Tensor) -> torch.Tensor:

@@ -18,6 +18,7 @@ PARAMETERS = (
     "mask_gated",
     "mask_loss",
     "mask_phases",
+    "mask_decay",
     "learning_rate",
     "lr_scheduler_type",
     "warmup_steps",
@@ -31,7 +32,7 @@ PARAMETERS = (
     "seed",
 )
 # What has no meaning in the other kind of training, by whether it is gated.
-OTHER_KIND = {True: ("ar_weight", "block_phase"), False: ("mask_gated", "mask_loss", "mask_phases")}
+OTHER_KIND = {True: ("ar_weight", "block_phase"), False: ("mask_gated", "mask_loss", "mask_phases", "mask_decay")}
 METRICS = ("ar_loss", "mask_loss", "mask_accuracy", "mask_overlap")
 METRICS += tuple(f"eval_{name}" for name in METRICS)
 

@@ -147,6 +147,24 @@ def train_together(rank, tmp_path):
     return logged(trainer) + logged(trainer, "mask_loss") + logged(trainer, "mask_accuracy")
 
 
+def train_gated_together(rank, tmp_path):
+    trainer = train_gated(tmp_path, per_device_train_batch_size=2, use_cpu=True)
+    assert trainer.args.world_size == 2
+    return logged(trainer) + logged(trainer, "mask_loss") + logged(trainer, "expected_tokens_per_forward/sampled")
+
+
+def train_gated(tmp_path, **overrides):
+    arguments = {"max_steps": 2, "block_phase": "random", "mask_gated": True, "mask_phases": 4, "mask_decay": 1.0}
+    return train(tmp_path, byte_level_tokenizer(), **arguments, **overrides)
+
+
+def test_two_processes_give_the_loss_of_one_with_a_gated_adapter(tmp_path):
+    both, _ = run_processes(tmp_path, train_gated_together, tmp_path)
+    alone = train_gated(tmp_path, per_device_train_batch_size=4)
+    expected = logged(alone) + logged(alone, "mask_loss") + logged(alone, "expected_tokens_per_forward/sampled")
+    assert both == pytest.approx(expected, rel=1e-3)
+
+
 def test_two_processes_give_the_loss_of_one(tmp_path, tokenizer):
     both, _ = run_processes(tmp_path, train_together, tmp_path)
     alone = train(tmp_path, tokenizer, max_steps=2, per_device_train_batch_size=4)

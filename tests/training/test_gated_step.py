@@ -42,7 +42,7 @@ def gated_model(config=None, seed=0):
 
 
 def gated_step(model, tmp_path, **overrides):
-    args = MARSConfig(output_dir=str(tmp_path), mask_gated=True, bf16=False, **overrides)
+    args = MARSConfig(output_dir=str(tmp_path), mask_gated=True, bf16=False, **{"mask_decay": 1.0, **overrides})
     return GatedStep(model, args)
 
 
@@ -119,6 +119,20 @@ def test_tilings_differ_and_all_of_them_start_a_block_everywhere():
     begun = {(r, columns.sources[r, c].item()) for r, c in zip(rows.tolist(), positions.tolist(), strict=True)}
     supervised = (inputs["labels"][:, :-1] != IGNORED) & (inputs["labels"][:, 1:] != IGNORED)
     assert begun == {tuple(place) for place in supervised.nonzero().tolist()}
+
+
+def test_blocks_that_end_early_leave_the_other_masks_what_they_are():
+    torch.manual_seed(0)
+    inputs = ragged_batch()
+    inputs = {name: values.repeat(40, 1) for name, values in inputs.items()}
+    tilings = draw_tilings(inputs, MASK, block_size=4, num_phases=4)
+    whole, cut = (build_mask_columns(tilings, 17, 4, MASK, decay) for decay in (1.0, 0.5))
+    counts = [[(columns.offsets == offset).sum().item() for offset in range(3)] for columns in (whole, cut)]
+    for offset, share in enumerate((1.0, 0.5, 0.25)):
+        assert counts[1][offset] == pytest.approx(share * counts[0][offset], rel=0.1)
+    for row in range(len(cut.offsets)):
+        offsets = cut.offsets[row][cut.is_real[row]].tolist()
+        assert all(offset in (0, before + 1) for before, offset in zip([-1, *offsets], offsets, strict=False))
 
 
 def test_scores_and_gradient_are_those_of_the_masks_beside_the_model_itself(tmp_path):
