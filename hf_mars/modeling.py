@@ -225,7 +225,12 @@ def load_adapter(
     return PeftModel.from_pretrained(base_model, adapter, config=config, **of_adapter, **shared)
 
 
-def add_mask_token(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, mask_token: str | None = None) -> int:
+def add_mask_token(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    mask_token: str | None = None,
+    initialize: bool = True,
+) -> int:
     """
     Make sure that tokenizer and model have a mask token, without a new parameter.
 
@@ -236,6 +241,7 @@ def add_mask_token(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, m
         model ([`PreTrainedModel`]): The model; its embeddings are never resized, tied weights stay tied.
         tokenizer ([`PreTrainedTokenizerBase`]): The tokenizer; its `mask_token` is set.
         mask_token (`str`, *optional*): Name of the token.
+        initialize (`bool`, *optional*, defaults to `True`): Whether to set the row; if not, the model stays as it is.
 
     Returns:
         `int`: The id of the mask token.
@@ -277,7 +283,7 @@ def add_mask_token(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, m
         raise ValueError(
             f"The mask token {name!r} has the id {mask_token_id}, but the model has {embeddings.shape[0]} rows."
         )
-    if not is_chosen_before:
+    if initialize and not is_chosen_before:
         with torch.no_grad():
             embeddings[mask_token_id] = embeddings.mean(0)
     return mask_token_id

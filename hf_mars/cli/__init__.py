@@ -3,7 +3,7 @@
 import sys
 
 from ..checking_text import check_text
-from . import bench, demo, engines, generate, push, quickstart, serve, tune
+from . import bench, demo, engines, generate, push, quickstart, regenerate, serve, tune
 from .errors import CommandParser, one_line_errors
 
 
@@ -21,6 +21,7 @@ def main(arguments: list[str] | None = None) -> None:
     generate.add_parser(subparsers)
     bench.add_parser(subparsers)
     tune.add_parser(subparsers)
+    regenerate.add_parser(subparsers)
     push.add_parser(subparsers)
     demo.add_parser(subparsers)
     engines.add_parser(subparsers)

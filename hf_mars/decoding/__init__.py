@@ -1,7 +1,7 @@
 """Multi-token decoding for any causal language model trained with MARS.
 
-This folder imports torch, numpy and transformers only, with relative imports, because it is copied as it stands into the
-`custom_generate/` folder of a checkpoint: the package and the Hub run the same source.
+This folder imports torch, numpy and transformers only, with relative imports, because it is copied as it stands into
+the `custom_generate/` folder of a checkpoint: the package and the Hub run the same source.
 """
 
 from .acceptance_counts import AcceptanceCounts

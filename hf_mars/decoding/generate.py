@@ -63,10 +63,11 @@ def generate(
             each row, or a function without arguments that returns either and is called at every step, so that it can
             be turned while text is generated. Between 0 and 1, or at least 0 for the entropy. A probability or margin
             of 1 is one token a forward: the plain path, without masks. With `mars_verify` it trades only speed, and
-            without it each step is planned: how many drafts are verified, and after which of them masks follow, by what
-            steps of each size took so far and by how often drafts of each confidence held; down to the plain step where
-            masks do not pay, see [`Planner`]. Planned steps are not available with `cache_implementation="static"`,
-            `use_cache=False`, tensor parallelism and `mars_verify="exact"`: there the threshold is 0.5.
+            without it each step is planned: how many drafts are verified, and after which of them masks follow, by
+            what steps of each size took so far and by how often drafts of each confidence held; down to the plain step
+            where masks do not pay, see [`Planner`]. Planned steps are not available with
+            `cache_implementation="static"`, `use_cache=False`, tensor parallelism and `mars_verify="exact"`: there the
+            threshold is 0.5.
         mars_block_size (`int`, *optional*):
             Most tokens that a forward may add to a row. Defaults to the block size of the training.
         mars_verify (`bool` or `str`, *optional*, defaults to `False`):

@@ -19,10 +19,10 @@ class StepCosts:
     """
     Relative times of steps, `t(rows, columns)`: only their ratios decide what a step should be.
 
-    Every step is timed between the copies to the host that it makes anyway. A time is the sum of a part for the weights
-    that every step reads, one for each row, one for each token, and one for having more than one column, which other
-    kernels serve. What else goes on slows all steps alike, and longer texts do. So a Kalman filter learns these parts
-    from the ratio of the times of two steps in a row, if they have different sizes.
+    Every step is timed between the copies to the host that it makes anyway. A time is the sum of a part for the
+    weights that every step reads, one for each row, one for each token, and one for having more than one column, which
+    other kernels serve. What else goes on slows all steps alike, and longer texts do. So a Kalman filter learns these
+    parts from the ratio of the times of two steps in a row, if they have different sizes.
     """
 
     def __init__(self):

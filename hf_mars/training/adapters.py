@@ -8,7 +8,7 @@ from torch import nn
 from transformers import PreTrainedModel
 
 
-__all__ = ["check_adapter", "complete_output_embeddings", "with_mask_row"]
+__all__ = ["check_adapter", "check_targets", "complete_output_embeddings", "is_targeted", "with_mask_row"]
 
 
 def with_mask_row(peft_config: PeftConfig, model: PreTrainedModel, mask_token_id: int) -> PeftConfig:
@@ -28,14 +28,8 @@ def with_mask_row(peft_config: PeftConfig, model: PreTrainedModel, mask_token_id
             f"`peft_config` is a {kind}: methods that learn a prompt shift the tokens under the two streams. Use LoRA "
             "or DoRA."
         )
-    embeddings = module_name(model, model.get_input_embeddings())
-    head = module_name(model, model.get_output_embeddings())
+    embeddings = check_targets(peft_config, model)
     name = embeddings.split(".")[-1]
-    if is_targeted(peft_config, head):
-        raise ValueError(
-            f"`peft_config` has {targets(peft_config)}, which names the head {head!r}. The loss is computed from its "
-            "weight, so that an adapter on it would never be trained: leave it out."
-        )
     peft_config = copy.deepcopy(peft_config)
     if is_saved(peft_config, embeddings):
         return peft_config
@@ -53,6 +47,25 @@ def with_mask_row(peft_config: PeftConfig, model: PreTrainedModel, mask_token_id
     indices[key] = sorted({*indices.get(key, []), mask_token_id})
     peft_config.trainable_token_indices = indices
     return peft_config
+
+
+def check_targets(peft_config: PeftConfig, model: PreTrainedModel) -> str:
+    """
+    Check that an adapter leaves the head alone.
+
+    Returns:
+        `str`: Name of the input embeddings.
+
+    Raises:
+        `ValueError`: If the head is a target.
+    """
+    head = module_name(model, model.get_output_embeddings())
+    if is_targeted(peft_config, head):
+        raise ValueError(
+            f"`peft_config` has {targets(peft_config)}, which names the head {head!r}. The loss is computed from its "
+            "weight, so that an adapter on it would never be trained: leave it out."
+        )
+    return module_name(model, model.get_input_embeddings())
 
 
 def check_adapter(model: PeftModel, mask_token_id: int) -> None:

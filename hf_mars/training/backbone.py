@@ -10,7 +10,7 @@ from torch import nn
 from .streams import Streams
 
 
-__all__ = ["forward_streams"]
+__all__ = ["forward_backbone", "forward_streams"]
 
 
 def forward_streams(
@@ -66,3 +66,39 @@ def patched_backbone(
     finally:
         for handle in handles:
             handle.remove()
+
+
+def forward_backbone(model: nn.Module, base_model: nn.Module, **inputs) -> torch.Tensor:
+    """
+    Run the layers of a model alone, through whatever the trainer wraps it in.
+
+    Args:
+        model (`nn.Module`): The model as the trainer wraps it.
+        base_model ([`PreTrainedModel`]): The language model inside.
+        inputs: Of the layers: `input_ids`, `position_ids`, a prepared `attention_mask`, `cache`.
+
+    Returns:
+        `torch.Tensor` of shape `(batch_size, length, hidden_size)`: The last hidden states.
+    """
+    hidden_states = []
+
+    # The inputs go in here: PEFT looks through the tokens that it is passed for those that activate an adapter.
+    def set_inputs(module, args, kwargs):
+        return (), {**kwargs, **inputs}
+
+    def take(module, args, outputs):
+        hidden_states.append(outputs.last_hidden_state)
+        outputs.last_hidden_state = outputs.last_hidden_state[:1, :1]  # the head need not look at the others
+        return outputs
+
+    backbone = base_model.base_model
+    handles = [
+        backbone.register_forward_pre_hook(set_inputs, with_kwargs=True),
+        backbone.register_forward_hook(take),
+    ]
+    try:
+        model(use_cache=False)
+    finally:
+        for handle in handles:
+            handle.remove()
+    return hidden_states[0]

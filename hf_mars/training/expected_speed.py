@@ -1,5 +1,6 @@
 """How fast a model will decode, estimated from what its masks say on given responses."""
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -9,10 +10,12 @@ from transformers import Trainer, TrainerCallback
 from ..decoding.acceptance import confidence, count_leading
 from ..modeling import get_base_model
 from .backbone import forward_streams
-from .streams import build_streams, select_stream_inputs
+from .streams import Streams, build_streams, select_stream_inputs
 
 
 __all__ = ["ExpectedSpeedCallback", "count_expected_forwards"]
+
+MaskLogits = Callable[[Streams], tuple[Any, torch.Tensor]]
 
 
 class ExpectedSpeedCallback(TrainerCallback):
@@ -26,10 +29,14 @@ class ExpectedSpeedCallback(TrainerCallback):
         trainer ([`MARSTrainer`]):
             Trainer to which the callback will be attached. Its `eval_thresholds` are estimated; without any, no batch
             is looked at.
+        mask_logits (`Callable`, *optional*, defaults to [`two_stream_logits`]):
+            From the model as the trainer wraps it, the language model inside and a batch to the first argument of
+            [`count_expected_forwards`].
     """
 
-    def __init__(self, trainer: Trainer):
+    def __init__(self, trainer: Trainer, mask_logits: Callable[..., MaskLogits] | None = None):
         self.trainer = trainer
+        self._mask_logits = mask_logits or two_stream_logits
         self._restart()
 
     def update(self, model: nn.Module, inputs: dict[str, Any]) -> dict[str, float]:
@@ -48,8 +55,13 @@ class ExpectedSpeedCallback(TrainerCallback):
         if not args.eval_thresholds:
             return {}
         base_model = get_base_model(accelerator.unwrap_model(model))
+        inputs = select_stream_inputs(inputs)
         tokens, forwards = count_expected_forwards(
-            model, base_model, select_stream_inputs(inputs), args.block_size, args.eval_thresholds
+            self._mask_logits(model, base_model, inputs),
+            inputs,
+            base_model.config.mars["mask_token_id"],
+            args.block_size,
+            args.eval_thresholds,
         )
         counts = torch.tensor([[tokens, *forwards]], device=accelerator.device)
         self._counts += accelerator.gather_for_metrics(counts).sum(0).cpu()
@@ -72,11 +84,22 @@ class ExpectedSpeedCallback(TrainerCallback):
         self._counts = torch.zeros(1 + len(self.trainer.args.eval_thresholds), dtype=torch.long)
 
 
+def two_stream_logits(model: nn.Module, base_model: nn.Module, inputs: dict[str, torch.Tensor]) -> MaskLogits:
+    """What the masks say of a tiling, from a forward over both streams."""
+
+    def of_tiling(streams: Streams) -> tuple[Streams, torch.Tensor]:
+        logits = forward_streams(model, base_model, streams, streams.offsets >= 0).logits[0].float()
+        logits[:, base_model.config.mars["mask_token_id"]] = -torch.inf
+        return streams, logits
+
+    return of_tiling
+
+
 @torch.no_grad()
 def count_expected_forwards(
-    model: nn.Module,
-    base_model: nn.Module,
+    mask_logits: MaskLogits,
     inputs: dict[str, torch.Tensor],
+    mask_token_id: int,
     block_size: int,
     thresholds: list[float],
 ) -> tuple[int, list[int]]:
@@ -88,16 +111,17 @@ def count_expected_forwards(
     forwards, one for each phase of the tiling.
 
     Args:
-        model (`nn.Module`): The model as the trainer wraps it.
-        base_model ([`PreTrainedModel`]): The language model inside.
+        mask_logits (`Callable`):
+            From a tiling of the batch that has masks to the layout that was forwarded, which has `offsets`, `sources`
+            and `position_ids`, and the logits of those of its columns whose offset is not negative, row by row.
         inputs (`dict[str, torch.Tensor]`): A collated batch, see [`build_streams`].
+        mask_token_id (`int`): Id of the mask token.
         block_size (`int`): Number of tokens in a block (B).
         thresholds (`list[float]`): Thresholds on the probability.
 
     Returns:
         `tuple(int, list[int])`: number of response tokens, and number of forwards for each threshold.
     """
-    mask_token_id = base_model.config.mars["mask_token_id"]
     batch_size, length = inputs["input_ids"].shape
     device = inputs["input_ids"].device
     # Confidence of the mask `offset` places after a position that starts a block; none passes where there is no mask.
@@ -105,16 +129,14 @@ def count_expected_forwards(
     is_response = torch.zeros(batch_size, length, dtype=torch.bool, device=device)
     for phase in range(block_size):
         streams = build_streams(**inputs, mask_token_id=mask_token_id, block_size=block_size, phase=phase)
-        is_mask = streams.offsets >= 0
-        if not is_mask.any():
+        if not (streams.offsets >= 0).any():
             return 0, [0] * len(thresholds)
-        logits = forward_streams(model, base_model, streams, is_mask).logits[0].float()
-        logits[:, mask_token_id] = -torch.inf
-        row, column = is_mask.nonzero(as_tuple=True)
-        offset, index = streams.offsets[row, column], streams.sources[row, column]
+        layout, logits = mask_logits(streams)
+        row, column = (layout.offsets >= 0).nonzero(as_tuple=True)
+        offset, index = layout.offsets[row, column], layout.sources[row, column]
         is_response[row, index] = True
         # Whole blocks alone: the first one of a response may begin inside a tile.
-        is_whole = (streams.position_ids[row, column] - offset + phase) % block_size == 0
+        is_whole = (layout.position_ids[row, column] - offset + phase) % block_size == 0
         is_used = is_whole & (offset < block_size - 1)
         row, start, offset = row[is_used], (index - offset)[is_used], offset[is_used]
         confidences[row, start, offset] = confidence(logits[is_used])

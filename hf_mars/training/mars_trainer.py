@@ -8,11 +8,10 @@ from typing import Any
 import torch
 from huggingface_hub import HfApi, ModelCardData
 from peft import PeftModel
-from safetensors import SafetensorError
 from torch.utils.data import DataLoader, Dataset
-from transformers import AutoProcessor, PreTrainedModel, ProcessorMixin
+from transformers import AutoProcessor, ProcessorMixin
 from trl import SFTTrainer
-from trl.trainer.utils import create_model_from_path, get_config_model_id
+from trl.trainer.utils import FusedCausalLMOutput, get_config_model_id
 
 from ..decoding.masks import check_attention_backend
 from ..hub import CheckpointCard, CheckpointFacts, CheckpointFrame, PushResult, complete_checkpoint, push_folder
@@ -20,6 +19,9 @@ from ..modeling import add_mask_token, check_architecture, enable_mars, get_base
 from .adapters import check_adapter, complete_output_embeddings, with_mask_row
 from .backbone import forward_streams
 from .expected_speed import ExpectedSpeedCallback
+from .gated import GatedMasks, GatedStep
+from .gated_adapters import check_gated_adapter, gated_config, initialize_mask_row
+from .loading import load_model
 from .mars_config import MARSConfig
 from .mask_token_check import MaskTokenCheck
 from .resuming import get_last_complete_checkpoint
@@ -45,6 +47,11 @@ class MARSTrainer(SFTTrainer):
       both streams (equation 5). Both are summed over tokens and divided by the same number of supervised tokens.
     - `ar_loss`, `mask_loss` and `mask_accuracy`, also by offset in the block, are logged beside TRL's own metrics,
       which describe the clean stream; an evaluation adds `expected_tokens_per_forward` by threshold.
+    - With `mask_gated=True` the model stays as it is, and a LoRA adapter that acts on the masks alone learns to say
+      what the model itself would say ([`GatedStep`]). `peft_config` may be left out. `mask_accuracy` is then the share
+      of masks whose likeliest token is the model's own, `mask_overlap` the probability that a sampled draft is
+      accepted, and `expected_tokens_per_forward` is also logged for verified and for sampled drafts, as if every
+      forward began a block.
     - Data that contain the mask token are warned of, once a data set, with the count.
 
     Example:
@@ -92,17 +99,25 @@ class MARSTrainer(SFTTrainer):
         tokenizer = arguments["processing_class"]
         if isinstance(tokenizer, ProcessorMixin):
             raise ValueError("Vision-language models are not supported: pass a text-only model and its tokenizer.")
-        mask_token_id = add_mask_token(base_model, tokenizer, args.mask_token)
-        if arguments.get("peft_config") is not None:
+        mask_token_id = add_mask_token(base_model, tokenizer, args.mask_token, initialize=not args.mask_gated)
+        if args.mask_gated and not isinstance(model, PeftModel):
+            arguments["peft_config"] = gated_config(arguments.get("peft_config"), base_model, mask_token_id)
+        elif not args.mask_gated and arguments.get("peft_config") is not None:
             arguments["peft_config"] = with_mask_row(arguments["peft_config"], base_model, mask_token_id)
         super().__init__(**arguments)
         args.model_init_kwargs = model_init_kwargs
         check_prepared(self)
-        if isinstance(self.model, PeftModel):
+        enable_mars(self.model, mask_token_id=mask_token_id, block_size=args.block_size)
+        self._gated_step = None
+        if args.mask_gated:
+            check_gated_adapter(self.model, mask_token_id)
+            if not isinstance(model, PeftModel):
+                initialize_mask_row(self.model)
+            self._gated_step = GatedStep(self.model, args)
+        elif isinstance(self.model, PeftModel):
             check_adapter(self.model, mask_token_id)
         complete_output_embeddings(self.model)
-        enable_mars(self.model, mask_token_id=mask_token_id, block_size=args.block_size)
-        self._expected_speed = ExpectedSpeedCallback(self)
+        self._expected_speed = ExpectedSpeedCallback(self, self._gated_step and self._gated_step.mask_logits)
         self.add_callback(self._expected_speed)
         self._mask_token_check = MaskTokenCheck(self)
         self._mask_token_check.begin("`train_dataset`", self.train_dataset, training=True)
@@ -133,9 +148,42 @@ class MARSTrainer(SFTTrainer):
         self._mask_token_check.begin("`test_dataset`", test_dataset)
         return super().get_test_dataloader(test_dataset)
 
+    def training_step(self, *args, **kwargs):
+        try:
+            return super().training_step(*args, **kwargs)
+        finally:
+            if self._gated_step is not None:
+                self._gated_step.finish()
+
     def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
         base_model = get_base_model(self.accelerator.unwrap_model(model))
         self._mask_token_check.observe(inputs["input_ids"], self.model.training)
+        if self._gated_step is not None:
+            outputs = self._score_gated(model, base_model, inputs)
+        else:
+            outputs = self._score_streams(model, base_model, inputs)
+        forward = functools.partial(scored_forward, model, outputs)
+        return super().compute_loss(forward, inputs, return_outputs, num_items_in_batch)
+
+    def _score_gated(self, model, base_model, inputs):
+        """What TRL takes a loss and metrics from: the masks' losses, and the predictions of the model itself."""
+        training = self.model.training
+        masks = self._gated_step(model, base_model, select_stream_inputs(inputs))
+        if not training:
+            self._gated_step.finish()
+        self._log_masks(masks)
+        losses = masks.weighted_losses(self.args.mask_loss)
+        num_phases = self.args.mask_phases if training else self.args.block_size
+        scale = num_phases * (self.args.noisy_ratio if training else 1.0)
+        return FusedCausalLMOutput(
+            log_probs=-losses[None] / scale,
+            entropy=masks.scores.entropies[None],
+            is_top1=masks.scores.is_label[None],
+            label_mask=masks.is_counted[None],
+            aux_loss=losses.new_zeros(()),
+        )
+
+    def _score_streams(self, model, base_model, inputs):
         noisy_ratio = self.args.noisy_ratio if self.model.training else 1.0
         streams = build_streams(
             **select_stream_inputs(inputs),
@@ -165,8 +213,22 @@ class MARSTrainer(SFTTrainer):
         outputs.log_probs = outputs.log_probs * torch.where(is_clean, self.args.ar_weight, 1 / noisy_ratio)
         for name in ("entropy", "is_top1", "label_mask"):
             outputs[name] = outputs[name][is_clean]
-        forward = functools.partial(two_stream_forward, model, outputs)
-        return super().compute_loss(forward, inputs, return_outputs, num_items_in_batch)
+        return outputs
+
+    def _log_masks(self, masks: GatedMasks) -> None:
+        """Log how far the masks are from the model itself, over all processes."""
+        *offsets, blocks = self.accelerator.gather_for_metrics(masks.sums()[None]).sum(0).tolist()
+        metrics = self._metrics["train" if self.model.training else "eval"]
+        for name, column in {"mask_loss": 0, "mask_accuracy": 1, "mask_overlap": 2}.items():
+            metrics[name].append(sum(sums[column] for sums in offsets) / max(sum(sums[3] for sums in offsets), 1))
+        for offset, (_, agreeing, overlap, count) in enumerate(offsets, 1):
+            if count > 0:
+                metrics[f"mask_accuracy/{offset}"].append(agreeing / count)
+                metrics[f"mask_overlap/{offset}"].append(overlap / count)
+        verified, sampled, _, count = blocks
+        if count > 0:
+            metrics["expected_tokens_per_forward/verified"].append(verified / count)
+            metrics["expected_tokens_per_forward/sampled"].append(sampled / count)
 
     def _log_losses(self, outputs, offsets: torch.Tensor) -> None:
         """Log the loss of each stream and the accuracy of the masks, over all processes."""
@@ -269,29 +331,10 @@ class MARSTrainer(SFTTrainer):
         )
 
 
-def load_model(model_id: str, args: MARSConfig, quantization_config: Any = None) -> PreTrainedModel:
-    """
-    Load a model with the arguments that [`~trl.SFTTrainer`] would load it with.
-
-    Raises:
-        `OSError`: If it cannot be loaded; not all that transformers says names it.
-    """
-    kwargs = dict(args.model_init_kwargs or {})
-    if quantization_config is not None:
-        kwargs["quantization_config"] = quantization_config
-    if args.distributed_state.distributed_type in ("MULTI_GPU", "DEEPSPEED"):
-        kwargs["device_map"] = None
-    kwargs.setdefault("trust_remote_code", args.trust_remote_code)
-    try:
-        return create_model_from_path(model_id, **kwargs)
-    except (OSError, SafetensorError) as error:
-        raise OSError(f"The model {model_id!r} could not be loaded: {error}") from error
-
-
 def eval_name(key: str | None = None) -> str:
     return "`eval_dataset`" if key is None else f"`eval_dataset[{key!r}]`"
 
 
-def two_stream_forward(model, outputs, *args, fused_lm_head: bool = False, **kwargs):
-    """Stands in for the model in TRL's `compute_loss`: the forward over both streams is done already."""
+def scored_forward(model, outputs, *args, fused_lm_head: bool = False, **kwargs):
+    """Stands in for the model in TRL's `compute_loss`: the forward is done already."""
     return outputs if fused_lm_head else model(*args, **kwargs)

@@ -10,7 +10,7 @@ from transformers.masking_utils import or_masks
 from ..decoding.masks import MaskPredicate, create_attention_mask
 
 
-__all__ = ["IGNORED", "Streams", "build_streams", "select_stream_inputs"]
+__all__ = ["IGNORED", "Streams", "build_streams", "draw_phases", "select_stream_inputs"]
 
 IGNORED = -100
 CLEAN, NO_BLOCK = -1, -2
@@ -41,6 +41,7 @@ class Streams:
         offsets (`torch.LongTensor`, same shape):
             Place of each mask in its block, from 0; -1 for clean tokens and for the filling of shorter rows.
         sources (`torch.LongTensor`, same shape): Clean column of the token itself, or of the one a mask stands for.
+        documents (`torch.LongTensor`, same shape): Which document of a packed row a column belongs to.
         is_real (`torch.BoolTensor`, same shape): `False` for padding and for the filling of shorter rows.
     """
 
@@ -49,6 +50,7 @@ class Streams:
     shift_labels: torch.Tensor
     offsets: torch.Tensor
     sources: torch.Tensor
+    documents: torch.Tensor
     is_real: torch.Tensor
     predicate: MaskPredicate
 
@@ -62,6 +64,12 @@ def select_stream_inputs(inputs: dict[str, Any]) -> dict[str, torch.Tensor]:
     return {name: inputs[name] for name in ("input_ids", "labels", "attention_mask", "position_ids") if name in inputs}
 
 
+def draw_phases(input_ids: torch.Tensor, block_size: int) -> torch.Tensor:
+    """A random shift of the tiling for each document that a row may hold, see [`build_streams`]."""
+    batch_size, length = input_ids.shape
+    return torch.randint(block_size, (batch_size, length + 1), device=input_ids.device)
+
+
 def build_streams(
     input_ids: torch.Tensor,
     labels: torch.Tensor,
@@ -69,7 +77,7 @@ def build_streams(
     block_size: int,
     attention_mask: torch.Tensor | None = None,
     position_ids: torch.Tensor | None = None,
-    phase: int | None = None,
+    phase: int | torch.Tensor | None = None,
     noisy_ratio: float = 1.0,
 ) -> Streams:
     """
@@ -87,9 +95,9 @@ def build_streams(
         attention_mask (`torch.LongTensor` of shape `(batch_size, length)`, *optional*): 0 where padded.
         position_ids (`torch.LongTensor` of shape `(batch_size, length)`, *optional*):
             Positions within the documents of packed rows.
-        phase (`int`, *optional*):
-            Shift of the tiling; 0 puts the boundaries at multiples of `block_size`. Drawn for each document by
-            default.
+        phase (`int` or `torch.LongTensor` of shape `(batch_size, length + 1)`, *optional*):
+            Shift of the tiling, or one for each document of each row; 0 puts the boundaries at multiples of
+            `block_size`. Drawn by [`draw_phases`] by default.
         noisy_ratio (`float`, *optional*, defaults to 1.0): Share of the blocks that are masked, drawn at random.
 
     Returns:
@@ -113,7 +121,9 @@ def build_streams(
 
     # 2. Blocks: from the boundary before the token, or from the start of its response if that is later
     if phase is None:
-        phase = torch.randint(block_size, (batch_size, length + 1), device=device).gather(1, document)
+        phase = draw_phases(input_ids, block_size)
+    if isinstance(phase, torch.Tensor):
+        phase = phase.gather(1, document)
     block_start = torch.maximum(response_start, index - (position + phase) % block_size)
 
     # 3. Masks: one for every response token that has a next one, gathered to the left
@@ -150,6 +160,7 @@ def build_streams(
         shift_labels=torch.cat([next_labels, noisy_labels], dim=1),
         offsets=torch.cat([torch.full_like(index, -1), (source - noisy_start).where(is_mask, -1)], dim=1),
         sources=torch.cat([index, source], dim=1),
+        documents=documents,
         is_real=visible,
         predicate=or_masks(sees_clean, sees_noisy),
     )

@@ -15,6 +15,10 @@ PARAMETERS = (
     "ar_weight",
     "block_phase",
     "noisy_ratio",
+    "mask_gated",
+    "mask_loss",
+    "mask_phases",
+    "mask_decay",
     "learning_rate",
     "lr_scheduler_type",
     "warmup_steps",
@@ -27,13 +31,18 @@ PARAMETERS = (
     "max_grad_norm",
     "seed",
 )
-METRICS = ("ar_loss", "mask_loss", "mask_accuracy", "eval_ar_loss", "eval_mask_loss", "eval_mask_accuracy")
+# What has no meaning in the other kind of training, by whether it is gated.
+OTHER_KIND = {True: ("ar_weight", "block_phase"), False: ("mask_gated", "mask_loss", "mask_phases", "mask_decay")}
+METRICS = ("ar_loss", "mask_loss", "mask_accuracy", "mask_overlap")
+METRICS += tuple(f"eval_{name}" for name in METRICS)
 
 
 def summarize_training(trainer: SFTTrainer) -> dict[str, dict[str, Any]]:
     """Parameters, last metrics and versions of a training, as far as it has come."""
     args = trainer.args
     parameters = {name: getattr(args, name) for name in PARAMETERS}
+    for name in OTHER_KIND[args.mask_gated]:
+        del parameters[name]
     parameters["lr_scheduler_type"] = getattr(args.lr_scheduler_type, "value", args.lr_scheduler_type)
     parameters["optim"] = getattr(args.optim, "value", args.optim)
     parameters["processes"] = args.world_size

@@ -1,3 +1,4 @@
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -33,6 +34,17 @@ def test_trains_with_lora_and_packing(paths, capsys):
     loaded = AutoMARSModelForCausalLM.from_pretrained(paths / "out")
     assert loaded.config.mars["block_size"] == 3
     assert "eval_expected_tokens_per_forward" in capsys.readouterr().out
+
+
+def test_trains_a_gated_adapter(paths):
+    main(
+        ["sft", "--model_name_or_path", str(paths / "base"), "--dataset_name", str(paths / "data")]
+        + ["--output_dir", str(paths / "out"), "--max_steps", "2", "--report_to", "none", "--dtype", "float32"]
+        + ["--mask_gated", "--mask_loss", "kl", "--mask_phases", "1"]
+    )
+    config = json.loads((paths / "out" / "adapter_config.json").read_text())
+    assert config["alora_invocation_tokens"] == [config["mars"]["mask_token_id"]] and config["r"] == 64
+    assert "| `mask_loss` | kl |" in (paths / "out" / "README.md").read_text()
 
 
 def test_the_example_script_runs_the_same(paths):

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
 from transformers import AutoModelForCausalLM, AutoTokenizer, BitsAndBytesConfig, MixtralConfig
 
 from hf_mars import AutoMARSModelForCausalLM, MARSTrainer
@@ -13,6 +15,7 @@ from hf_mars.training.streams import IGNORED
 from tests.processes import PROCESSES, run_processes
 from tests.tiny_text import byte_level_tokenizer, counting_examples, text_model
 from tests.training.runs import small_config
+from tests.training.test_gated_step import CONFIGS, gated_model, gated_step, ragged_batch
 
 
 @pytest.fixture
@@ -145,6 +148,50 @@ def train_together(rank, tmp_path):
     trainer = train(tmp_path, byte_level_tokenizer(), **arguments)
     assert trainer.args.world_size == 2
     return logged(trainer) + logged(trainer, "mask_loss") + logged(trainer, "mask_accuracy")
+
+
+def train_gated_together(rank, tmp_path):
+    trainer = train_gated(tmp_path, per_device_train_batch_size=2, use_cpu=True)
+    assert trainer.args.world_size == 2
+    return logged(trainer) + logged(trainer, "mask_loss") + logged(trainer, "expected_tokens_per_forward/sampled")
+
+
+def train_gated(tmp_path, **overrides):
+    arguments = {"max_steps": 2, "block_phase": "random", "mask_gated": True, "mask_phases": 4, "mask_decay": 1.0}
+    return train(tmp_path, byte_level_tokenizer(), **arguments, **overrides)
+
+
+def test_two_processes_give_the_loss_of_one_with_a_gated_adapter(tmp_path):
+    both, _ = run_processes(tmp_path, train_gated_together, tmp_path)
+    alone = train_gated(tmp_path, per_device_train_batch_size=4)
+    expected = logged(alone) + logged(alone, "mask_loss") + logged(alone, "expected_tokens_per_forward/sampled")
+    assert both == pytest.approx(expected, rel=1e-3)
+
+
+def score_sharded(rank, tmp_path):
+    """Loss and gradients of one step, whole, and sharded by FSDP2 over the processes."""
+    results = []
+    for is_sharded in (False, True):
+        model = gated_model(CONFIGS["tied"]).train()
+        base_model = model.get_base_model()
+        base_model.gradient_checkpointing_enable({"use_reentrant": False})
+        if is_sharded:
+            mesh = init_device_mesh("cpu", (2,))
+            for module in (*base_model.model.layers, model):
+                fully_shard(module, mesh=mesh)
+        step = gated_step(model, tmp_path, mask_loss="kl", mask_phases=4)
+        loss = step(model, base_model, ragged_batch()).weighted_losses("kl").sum()
+        loss.backward()
+        step.finish()
+        gradients = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
+        whole = [gradient.full_tensor() if is_sharded else gradient for gradient in gradients]
+        results.append([loss.item(), *(gradient.norm().item() for gradient in whole)])
+    return results
+
+
+def test_a_sharded_model_with_a_gated_adapter_gives_the_gradients_of_the_whole(tmp_path):
+    for whole, sharded in run_processes(tmp_path, score_sharded, tmp_path):
+        assert len(whole) > 20 and sharded == pytest.approx(whole, rel=1e-5)
 
 
 def test_two_processes_give_the_loss_of_one(tmp_path, tokenizer):

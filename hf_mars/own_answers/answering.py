@@ -1,0 +1,158 @@
+"""Who answers: a model in this process, or a server."""
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol
+
+import torch
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from ..one_line import one_line
+from .prompts import Prompt
+
+
+__all__ = ["Answer", "Answerer", "AnswerSettings", "ModelAnswerer", "ServerAnswerer"]
+
+
+@dataclass
+class Answer:
+    """
+    One answer.
+
+    Args:
+        text (`str`): Without special tokens.
+        is_finished (`bool`): Whether it came to its end, rather than to the limit.
+        num_tokens (`int`): How many tokens it took.
+    """
+
+    text: str
+    is_finished: bool
+    num_tokens: int
+
+
+@dataclass
+class AnswerSettings:
+    """
+    How answers are generated.
+
+    Args:
+        temperature (`float`, *optional*, defaults to 1.0): 0 is greedy.
+        top_p (`float`, *optional*, defaults to 1.0): Nucleus sampling.
+        max_new_tokens (`int`, *optional*, defaults to 512): Limit of an answer.
+        seed (`int`, *optional*, defaults to 0): The same seed and batch size give the same answers.
+    """
+
+    temperature: float = 1.0
+    top_p: float = 1.0
+    max_new_tokens: int = 512
+    seed: int = 0
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+class Answerer(Protocol):
+    """Answers a batch of prompts; the number of the batch goes into the seed."""
+
+    def answer(self, prompts: list[Prompt], batch: int) -> list[Answer]: ...
+
+
+class ModelAnswerer:
+    """
+    Answers with `generate`, and where the model has MARS, several tokens a forward, losslessly.
+
+    Args:
+        model ([`PreTrainedModel`] or [`~peft.PeftModel`]): The model.
+        tokenizer ([`PreTrainedTokenizerBase`]): Its tokenizer.
+        settings ([`AnswerSettings`]): How to generate.
+        threshold (`float`, *optional*): `mars_threshold`, for a model that has MARS.
+    """
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerBase,
+        settings: AnswerSettings,
+        threshold: float | None = None,
+    ):
+        self.model, self.tokenizer, self.settings = model, tokenizer, settings
+        self.arguments: dict[str, Any] = {"max_new_tokens": settings.max_new_tokens, "do_sample": False}
+        if settings.temperature > 0:
+            # The whole distribution, whatever the model's own configuration cuts away.
+            self.arguments |= {"do_sample": True, "temperature": settings.temperature, "top_p": settings.top_p}
+            self.arguments |= {"top_k": 0}
+        if threshold is not None:
+            self.arguments |= {"mars_threshold": threshold, "mars_verify": True}
+
+    def answer(self, prompts: list[Prompt], batch: int) -> list[Answer]:
+        torch.manual_seed(self.settings.seed + batch)
+        inputs = self._tokenize(prompts).to(self.model.device)
+        output = self.model.generate(**inputs, **self.arguments)
+        eos = self.model.generation_config.eos_token_id
+        eos = set(eos if isinstance(eos, list) else [eos])
+        return [self._read(row, eos) for row in output[:, inputs["input_ids"].shape[1] :].tolist()]
+
+    def _read(self, row: list[int], eos: set[int]) -> Answer:
+        end = next((index for index, token in enumerate(row) if token in eos), None)
+        tokens = row if end is None else row[:end]
+        num_tokens = len(row) if end is None else end + 1
+        return Answer(self.tokenizer.decode(tokens, skip_special_tokens=True), end is not None, num_tokens)
+
+    def _tokenize(self, prompts: list[Prompt]):
+        is_chat = not isinstance(prompts[0], str)
+        texts = prompts
+        if is_chat:
+            texts = self.tokenizer.apply_chat_template(prompts, add_generation_prompt=True, tokenize=False)
+        # A chat template writes the special tokens itself.
+        return self.tokenizer(
+            texts, padding=True, padding_side="left", add_special_tokens=not is_chat, return_tensors="pt"
+        )
+
+
+class ServerAnswerer:
+    """
+    Answers with any server that has OpenAI's API, all prompts of a batch at once.
+
+    Args:
+        url (`str`): Address of the API, such as `http://127.0.0.1:8000/v1`.
+        model (`str`): What the server calls the model.
+        settings ([`AnswerSettings`]): How to generate.
+
+    Raises:
+        `ImportError`: If `openai` is not installed.
+    """
+
+    def __init__(self, url: str, model: str, settings: AnswerSettings):
+        try:
+            from openai import OpenAI
+        except ImportError as error:
+            raise ImportError("`--engine` needs `pip install hf-mars[serve]`.") from error
+        self.client = OpenAI(base_url=url, api_key="none")
+        self.model, self.settings = model, settings
+
+    def answer(self, prompts: list[Prompt], batch: int) -> list[Answer]:
+        with ThreadPoolExecutor(len(prompts)) as pool:
+            seeds = [self.settings.seed + batch * len(prompts) + index for index in range(len(prompts))]
+            return list(pool.map(self._ask, prompts, seeds))
+
+    def _ask(self, prompt: Prompt, seed: int) -> Answer:
+        from openai import OpenAIError
+
+        arguments = {
+            "model": self.model,
+            "temperature": self.settings.temperature,
+            "top_p": self.settings.top_p,
+            "max_tokens": self.settings.max_new_tokens,
+            "seed": seed,
+        }
+        try:
+            if isinstance(prompt, str):
+                response = self.client.completions.create(prompt=prompt, **arguments)
+                text = response.choices[0].text
+            else:
+                response = self.client.chat.completions.create(messages=prompt, **arguments)
+                text = response.choices[0].message.content
+        except OpenAIError as error:
+            raise RuntimeError(f"{self.client.base_url} did not answer: {one_line(error)}") from error
+        num_tokens = response.usage.completion_tokens if response.usage else 0
+        return Answer(text or "", response.choices[0].finish_reason == "stop", num_tokens)
