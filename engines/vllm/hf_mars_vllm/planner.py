@@ -15,7 +15,7 @@ REQUEST_MEMORY, SHARED_MEMORY = 0.95, 0.99
 LEAST = 1.03  # times the tokens a second of plain decoding that masks must promise
 STAY = 1.05  # a row that has masks is counted so much better, so that rows at the margin do not come and go
 FIRST_LOOK, NEXT_LOOK = 4, 32  # forwards with masks before some without are timed, at first and later
-MUST_COMPARE = 3  # times that they are timed whatever it costs
+MUST_COMPARE = 3  # times that they are timed whatever it costs: one alone may have been at a bad moment
 PROBE_LENGTH, TRIAL_LENGTH = 2, 4  # forwards without any masks, to time them; with masks, to see what they bring
 EXPLORATION = 0.01  # share of the time that both may cost
 MOST_SAVED = 32  # forwards' time that may be saved up for them
@@ -152,9 +152,10 @@ class Planner:
         num_compared = self.costs.num_compared(len(self.rows))
         if not has_masks or self.num_looks < (NEXT_LOOK if num_compared else FIRST_LOOK):
             return False
+        if self.costs.curve(len(self.rows)) is None or 0 < num_compared < MUST_COMPARE:
+            return True
         # What masks win is lost, for these forwards and for the one after them, whose masks follow no drafts.
-        lost = (PROBE_LENGTH + 1) * self.seconds * (1 - 1 / self.speed)
-        return num_compared < MUST_COMPARE or self._spend(lost)
+        return self._spend((PROBE_LENGTH + 1) * self.seconds * (1 - 1 / self.speed))
 
     def _start_trial(self, names: list[str]) -> None:
         """Give masks for a while to the row that was tried least."""
