@@ -107,6 +107,8 @@ class MARSTrainer(SFTTrainer):
         super().__init__(**arguments)
         args.model_init_kwargs = model_init_kwargs
         check_prepared(self)
+        if not args.mask_gated and isinstance(self.model, PeftModel):  # before the model says that it was trained
+            check_adapter(self.model, mask_token_id)
         enable_mars(self.model, mask_token_id=mask_token_id, block_size=args.block_size)
         self._gated_step = None
         if args.mask_gated:
@@ -114,8 +116,6 @@ class MARSTrainer(SFTTrainer):
             if not isinstance(model, PeftModel):
                 initialize_mask_row(self.model)
             self._gated_step = GatedStep(self.model, args)
-        elif isinstance(self.model, PeftModel):
-            check_adapter(self.model, mask_token_id)
         complete_output_embeddings(self.model)
         self._expected_speed = ExpectedSpeedCallback(self, self._gated_step and self._gated_step.mask_logits)
         self.add_callback(self._expected_speed)
