@@ -1,5 +1,6 @@
 """Who answers: a model in this process, or a server."""
 
+import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
@@ -127,7 +128,8 @@ class ServerAnswerer:
             from openai import OpenAI
         except ImportError as error:
             raise ImportError("`--engine` needs `pip install hf-mars[serve]`.") from error
-        self.client = OpenAI(base_url=url, api_key="none")
+        # Servers of one's own ask for no key, but the client does.
+        self.client = OpenAI(base_url=url, api_key=os.environ.get("OPENAI_API_KEY", "none"))
         self.model, self.settings = model, settings
 
     def answer(self, prompts: list[Prompt], batch: int) -> list[Answer]:

@@ -17,7 +17,7 @@ from .head import Head
 from .mars_config import MARSConfig
 from .mask_columns import MaskColumns, build_mask_columns, draw_tilings
 from .mask_losses import WEIGHTED_BY_REACH, MaskScores, score_masks
-from .streams import Streams
+from .streams import Streams, build_streams
 
 
 __all__ = ["GatedMasks", "GatedStep"]
@@ -99,8 +99,8 @@ class GatedStep:
 
     def __call__(self, model: nn.Module, base_model: nn.Module, inputs: dict[str, torch.Tensor]) -> GatedMasks:
         """
-        Score the masks of a batch. Until [`~GatedStep.finish`] the adapter acts on every column, so that a backward
-        pass may forward layers again.
+        Score the masks of a batch. Where there will be a backward pass, which may forward layers again, the adapter
+        acts on every column until [`~GatedStep.finish`].
 
         Args:
             model (`nn.Module`): The model as the trainer wraps it.
@@ -156,13 +156,13 @@ class GatedStep:
             model, base_model, inputs: See [`~GatedStep.__call__`].
         """
         head, length = Head.of(base_model, self.mask_token_id), inputs["input_ids"].shape[1]
-        (streams,) = draw_tilings(inputs, self.mask_token_id, self.args.block_size, num_phases=1)
+        streams = build_streams(**inputs, mask_token_id=self.mask_token_id, block_size=self.args.block_size, phase=0)
         states, _ = self._forward_clean(model, base_model, streams, length)
 
+        @torch.no_grad()
         def of_tiling(streams: Streams) -> tuple[MaskColumns, torch.Tensor]:
             columns = build_mask_columns([streams], length, self.args.block_size, self.mask_token_id)
             hidden_states = self._forward_masks(model, base_model, columns, states)
-            self.finish()
             return columns, head.log_probabilities(hidden_states[columns.is_real])
 
         return of_tiling
@@ -192,17 +192,21 @@ class GatedStep:
     def _forward_masks(
         self, model: nn.Module, base_model: nn.Module, columns: MaskColumns, states: CleanStates
     ) -> torch.Tensor:
-        """Last hidden states of the masks; leaves the adapter acting."""
+        """Last hidden states of the masks; leaves the adapter acting where they have a gradient."""
         self._gate.open()
-        with keeping_the_cache(base_model):
-            return forward_backbone(
-                model,
-                base_model,
-                input_ids=columns.input_ids,
-                position_ids=columns.position_ids,
-                attention_mask=columns.attention_mask(base_model.config.get_text_config(), base_model.dtype),
-                cache=states,
-            )
+        try:
+            with keeping_the_cache(base_model):
+                return forward_backbone(
+                    model,
+                    base_model,
+                    input_ids=columns.input_ids,
+                    position_ids=columns.position_ids,
+                    attention_mask=columns.attention_mask(base_model.config.get_text_config(), base_model.dtype),
+                    cache=states,
+                )
+        finally:
+            if not torch.is_grad_enabled():
+                self.finish()
 
 
 @contextmanager

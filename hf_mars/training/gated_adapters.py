@@ -120,7 +120,10 @@ def check_gated_adapter(model: PeftModel, mask_token_id: int) -> None:
     Raises:
         `ValueError`: If it is not; the message says what to do.
     """
-    if not is_gated(model.active_peft_config, mask_token_id):
+    has_row = isinstance(model.get_input_embeddings(), TrainableTokensWrapper)
+    is_tied = isinstance(model.get_output_embeddings(), TrainableTokensWrapper)
+    learns = any(parameter.requires_grad for parameter in model.parameters())
+    if not is_gated(model.active_peft_config, mask_token_id) or not has_row or is_tied or not learns:
         raise ValueError(
             "`mask_gated` needs an adapter that it made itself: pass the base model, with a `LoraConfig` as "
             "`peft_config`, or an adapter that was trained so, loaded with `is_trainable=True`."
@@ -133,9 +136,6 @@ def check_gated_adapter(model: PeftModel, mask_token_id: int) -> None:
                     f"`target_modules` in `peft_config` names {name!r}, a {type(module.get_base_layer()).__name__} on "
                     "which PEFT cannot gate an adapter: leave it out."
                 )
-    output = model.get_output_embeddings()
-    if isinstance(output, TrainableTokensWrapper):
-        raise ValueError("The mask token's row is tied to the head, and would change the model's own logits.")
 
 
 @torch.no_grad()

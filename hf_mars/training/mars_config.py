@@ -10,7 +10,7 @@ from .mask_losses import MASK_LOSSES
 
 __all__ = ["MARSConfig"]
 
-DEFAULT_GATED_LOSS = "lk"
+DEFAULT_GATED_LOSS = "reach"
 
 
 @dataclass
@@ -42,7 +42,7 @@ class MARSConfig(SFTConfig):
             is the probability that a token drafted from q is rejected (as in Uno, arXiv 2609.04010); `"lk"` the
             negative logarithm of the probability that it is accepted (LK losses, arXiv 2602.23881); `"reach"` a tenth
             of `"ce"` plus `"kl"`, weighted by the probability that all drafts before it are accepted (as in PARD-2).
-            Defaults to `"ce"`, with `mask_gated` to `"lk"`.
+            Defaults to `"ce"`, with `mask_gated` to `"reach"`.
         mask_phases (`int`, *optional*):
             With `mask_gated`, how many tilings of a batch into blocks are trained in one step, over one forward of the
             clean tokens. Defaults to 2.
@@ -92,7 +92,7 @@ class MARSConfig(SFTConfig):
         default=None,
         metadata={
             "help": "What the masks learn: the tokens of the data (`'ce'`, the default), or with `mask_gated` the "
-            "distributions of the model itself, by one of several distances; its default there is `'lk'`.",
+            "distributions of the model itself, by one of several distances; its default there is `'reach'`.",
             "choices": ["ce", "kl", "tv", "lk", "reach"],
         },
     )

@@ -169,8 +169,6 @@ class MARSTrainer(SFTTrainer):
         """What TRL takes a loss and metrics from: the masks' losses, and the predictions of the model itself."""
         training = self.model.training
         masks = self._gated_step(model, base_model, select_stream_inputs(inputs))
-        if not training:
-            self._gated_step.finish()
         self._log_masks(masks)
         losses = masks.weighted_losses(self.args.mask_loss)
         num_phases = self.args.mask_phases if training else self.args.block_size

@@ -73,9 +73,8 @@ def draw_tilings(
         num_phases (`int`): How many tilings.
         noisy_ratio (`float`, *optional*, defaults to 1.0): Share of the blocks that are masked, drawn at random.
     """
-    first = draw_phases(inputs["input_ids"], block_size)
-    if num_phases == block_size:
-        first = torch.zeros_like(first)  # all of them, and nothing to draw
+    # All of them leave nothing to draw.
+    first = 0 if num_phases == block_size else draw_phases(inputs["input_ids"], block_size)
     steps = [index * block_size // num_phases for index in range(num_phases)]
     return [
         build_streams(

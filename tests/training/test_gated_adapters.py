@@ -136,6 +136,15 @@ def test_a_ready_made_adapter_of_another_kind_is_refused(tmp_path):
         gated(tmp_path, get_peft_model(text_model(tokenizer), lora()), tokenizer)
 
 
+def test_an_adapter_that_was_loaded_not_to_be_trained_is_refused(tmp_path):
+    base = save_base(tmp_path / "base")
+    trainer = gated(tmp_path, base, max_steps=1)
+    trainer.save_model(str(tmp_path / "adapter"))
+    model = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(base), tmp_path / "adapter")
+    with pytest.raises(ValueError, match="is_trainable"):
+        gated(tmp_path, model, trainer.processing_class)
+
+
 def test_quantisation_that_peft_cannot_gate_is_refused_by_name():
     tokenizer = byte_level_tokenizer()
     model = text_model(tokenizer)
