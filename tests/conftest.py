@@ -2,6 +2,8 @@ import gc
 import os
 import tempfile
 
+import pytest
+
 
 # Tests never reach for a hub, and leave no copies of checkpoint code behind.
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -10,6 +12,17 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 MODULES_CACHE = tempfile.TemporaryDirectory()
 os.environ["HF_MODULES_CACHE"] = MODULES_CACHE.name
+
+
+@pytest.fixture
+def cheap_columns(monkeypatch):
+    """Planned steps go by these costs, and not by what this machine takes at the moment."""
+    import numpy as np
+
+    from hf_mars.decoding.step_costs import MAX_COLUMNS, StepCosts
+
+    monkeypatch.setattr(StepCosts, "estimate", lambda self, rows: 1 + np.arange(MAX_COLUMNS) / 1000)
+    monkeypatch.setattr(StepCosts, "is_known", lambda self, rows: True)
 
 
 def pytest_collection_finish(session):

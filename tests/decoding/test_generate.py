@@ -133,7 +133,7 @@ class TestVerify:
         assert any(run_length == 1 for row in output.acceptance_lengths for run_length in row[1:])
         assert any(run_length > 1 for row in output.acceptance_lengths for run_length in row)
 
-    def test_without_a_threshold_it_drafts_at_its_own(self, drafting_model, prompts):
+    def test_without_a_threshold_it_drafts_at_its_own(self, cheap_columns, drafting_model, prompts):
         output = drafting_model.generate(
             **prompts, max_new_tokens=NEW_TOKENS, mars_verify=True, return_dict_in_generate=True
         )

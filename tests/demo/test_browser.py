@@ -81,7 +81,7 @@ def expected(served, text, max_new_tokens=256, **arguments):
 
 
 @pytest.mark.parametrize("lossless", [True, False])
-def test_an_answer_streams_in_runs_with_a_colour_for_each_length(visitor, served, lossless):
+def test_an_answer_streams_in_runs_with_a_colour_for_each_length(cheap_columns, visitor, served, lossless):
     if not lossless:
         visitor.page.uncheck("#lossless input")
     visitor.ask(QUESTION)

@@ -19,7 +19,8 @@ class TestChat:
         assert response.choices[0].finish_reason in ("stop", "length")
         assert response.usage.completion_tokens == num_tokens
         assert response.usage.total_tokens == response.usage.prompt_tokens + num_tokens
-        assert response.usage.forward_passes < num_tokens
+        held = chat(client, mars_threshold=0.5)  # planned steps may be plain ones
+        assert held.choices[0].message.content == text and held.usage.forward_passes < num_tokens
         assert response.usage.tokens_per_forward == pytest.approx(num_tokens / response.usage.forward_passes, abs=1e-3)
 
     def test_a_stream_has_its_first_text_usage_and_final_chunks(self, client):
@@ -122,13 +123,16 @@ class TestManyClients:
     def test_32_streams_equal_their_solo_runs(self, server, text_model):
         contents = [f"Count from {number}." + " again" * (number % 7) for number in range(32)]
 
-        async def stream(client, content):
+        async def stream(client, content, number):
+            # Every other one goes by a threshold, and not by what steps cost at the moment.
+            held = {"mars_threshold": 0.5} if number % 2 else {}
             chunks = await client.chat.completions.create(
                 model=MODEL_NAME,
                 messages=[{"role": "user", "content": content}],
                 max_tokens=40,
                 stream=True,
                 stream_options={"include_usage": True},
+                extra_body=held,
             )
             text, usage = "", None
             async for chunk in chunks:
@@ -138,7 +142,9 @@ class TestManyClients:
 
         async def together():
             async with openai.AsyncOpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0) as client:
-                return await asyncio.gather(*(stream(client, content) for content in contents))
+                return await asyncio.gather(
+                    *(stream(client, content, number) for number, content in enumerate(contents))
+                )
 
         forwards = server.metric("mars_forward_passes_total")
         answers = asyncio.run(together())
@@ -147,7 +153,8 @@ class TestManyClients:
             assert (text, usage.completion_tokens) == plain_answer(text_model, content)
         assert len({text for text, _ in answers}) > 28, "they are not all the same"
         num_tokens = sum(usage.completion_tokens for _, usage in answers)
-        assert sum(usage.forward_passes for _, usage in answers) < 0.8 * num_tokens
+        held = [usage for _, usage in answers[1::2]]
+        assert sum(usage.forward_passes for usage in held) < 0.8 * sum(usage.completion_tokens for usage in held)
         assert forwards < num_tokens / 8, "several rows and several tokens a forward"
 
     def test_clients_that_go_away_free_their_rows(self, server, client):
