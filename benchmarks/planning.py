@@ -59,13 +59,12 @@ class OneRate(HoldRates):
 def make_ways(model) -> dict[str, tuple[dict, dict]]:
     """Arguments of `generate`, and of the planner, by name."""
     shared = get_experience(model)
-    own = Experience(costs=FirstGuess())
     return {
         "fixed 0.5": ({"mars_threshold": 0.5}, {}),
         "fixed 0.9": ({"mars_threshold": 0.9}, {}),
         "planned": ({}, {}),
         "no groups": ({}, {"experience": replace(Experience(), costs=shared.costs), "max_groups": 1}),
-        "no costs": ({}, {"experience": own}),
+        "no costs": ({}, {"experience": Experience(costs=FirstGuess())}),
         "no confidences": ({}, {"experience": replace(Experience(rates=OneRate()), costs=shared.costs)}),
     }
 
@@ -107,7 +106,7 @@ def main() -> None:
     torch.set_num_threads(options.threads)
 
     model, tokenizer = load_checkpoint(options.checkpoint, options.dtype, options.device)
-    ways = {name: way for name, way in make_ways(model).items() if name in (options.ways or make_ways(model))}
+    ways = {name: way for name, way in make_ways(model).items() if options.ways is None or name in options.ways}
     record = {
         "environment": {**describe_environment(options.device), "dtype": str(model.dtype)},
         "options": recorded_options(options),

@@ -5,7 +5,7 @@ from pathlib import Path
 import torch
 from datasets import Dataset
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerFast
+from transformers import AutoModelForCausalLM, MixtralConfig, PreTrainedModel, PreTrainedTokenizerFast
 
 from hf_mars import enable_mars, save_pretrained
 from hf_mars.modeling import add_mask_token
@@ -52,6 +52,37 @@ def byte_level_tokenizer() -> PreTrainedTokenizerFast:
         pad_token="<|endoftext|>",
         chat_template=CHAT_TEMPLATE,
     )
+
+
+def several_turns(tokenizer: PreTrainedTokenizerFast) -> Dataset:
+    """Eight times a conversation with two answers, for a tokenizer whose template then marks what is an answer."""
+    tokenizer.chat_template = (
+        "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' }}"
+        "{% if message['role'] == 'assistant' %}{% generation %}{{ message['content'] + '<|im_end|>' }}"
+        "{% endgeneration %}{% else %}{{ message['content'] + '<|im_end|>' }}{% endif %}{% endfor %}"
+    )
+    messages = [
+        {"role": "user", "content": "Count from 3."},
+        {"role": "assistant", "content": "3 4 5 6"},
+        {"role": "user", "content": "Count from 7."},
+        {"role": "assistant", "content": "7 8 9 10"},
+    ]
+    return Dataset.from_dict({"messages": [messages] * 8})
+
+
+def mixtral(vocab_size: int) -> PreTrainedModel:
+    """A model of experts that tells how they are loaded."""
+    config = MixtralConfig(
+        vocab_size=vocab_size,
+        hidden_size=32,
+        intermediate_size=32,
+        num_hidden_layers=1,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        num_local_experts=4,
+        output_router_logits=True,
+    )
+    return AutoModelForCausalLM.from_config(config)
 
 
 def text_model(tokenizer: PreTrainedTokenizerFast, spare_rows: int = 4, **overrides) -> PreTrainedModel:

@@ -130,7 +130,8 @@ class Batch:
         """Random numbers of the next `width` tokens of each row, of shape `(rows, width)`; `None` if none samples."""
         if not self.sampling.any_sampled:
             return None
-        return first_columns(self.uniforms[self.rows.ids], self.rows.lengths, width)
+        positions = self.rows.lengths[:, None] + torch.arange(width, device=self.uniforms.device)
+        return self.uniforms[self.rows.ids[:, None], positions.clamp(max=self.uniforms.shape[1] - 1)]
 
     def build_window(self, groups: torch.Tensor, num_masks: int) -> Window:
         """

@@ -88,12 +88,11 @@ class MARSDecoder:
         start = time.perf_counter()
         batch, sampling = self.batch, self.batch.sampling
         thresholds, num_masks = self._read_thresholds()
-        plan = (
-            self.planner.plan(batch, num_masks)
-            if sampling.any_planned
-            else plan_fixed(batch.host.num_drafts, num_masks)
-        )
-        batch.follow(plan)
+        if sampling.any_planned:
+            plan = self.planner.plan(batch, num_masks)
+            batch.follow(plan)
+        else:
+            plan = plan_fixed(batch.host.num_drafts, num_masks)
         rows, host = batch.rows, batch.host
         max_drafts = rows.drafts.shape[1]
         first_column = max_drafts - rows.num_drafts  # where each row's accepted tokens begin among the logits

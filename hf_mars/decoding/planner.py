@@ -240,7 +240,7 @@ class Planner:
             if probing.is_due():
                 self._is_probe = True
                 return plan_fixed(plan.num_drafts, num_masks=1)
-        elif not is_plain and least == 0:
+        elif least == 0:
             if was_probe:
                 probing.paid()
             self._num_wide += 1

@@ -44,9 +44,7 @@ class StepCosts:
             self._num_plain[rows] = self._num_plain.get(rows, 0) + 1
         if last is None or last[:2] == (rows, columns) or max(last[1], columns) > MAX_COLUMNS:
             return
-        features = np.concatenate(
-            [make_features(last[0], np.array([last[1]])), make_features(rows, np.array([columns]))]
-        )
+        features = make_features(np.array([last[0], rows]), np.array([last[1], columns]))
         times = np.maximum(features @ self._weights, 1e-3)
         error = math.log(seconds / last[2]) - math.log(times[1] / times[0])
         slope = features[1] / times[1] - features[0] / times[0]  # of the log ratio, by weight
@@ -62,12 +60,12 @@ class StepCosts:
 
     def estimate(self, rows: int) -> np.ndarray:
         """Times of steps of 1, 2, ... columns over that of a plain step, of shape `(MAX_COLUMNS,)`."""
-        times = np.maximum(make_features(rows, np.arange(1, MAX_COLUMNS + 1)) @ self._weights, 1e-3)
+        columns = np.arange(1, MAX_COLUMNS + 1)
+        times = np.maximum(make_features(np.full_like(columns, rows), columns) @ self._weights, 1e-3)
         return np.maximum.accumulate(times / times[0])
 
 
-def make_features(rows: int, columns: np.ndarray) -> np.ndarray:
-    """What the time of a step is linear in, of shape `(len(columns), 5)`."""
+def make_features(rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    """What the times of steps of these sizes are linear in, of shape `(num_steps, 5)`."""
     is_wide = columns > 1
-    ones = np.ones(len(columns))
-    return np.stack([ones, rows * ones, rows * columns, is_wide, rows * is_wide], axis=1)
+    return np.stack([np.ones(len(rows)), rows, rows * columns, is_wide, rows * is_wide], axis=1)

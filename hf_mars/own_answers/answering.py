@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from ..evaluation.methods import cut, end_of_sequence_ids
 from ..one_line import one_line
 from .prompts import Prompt
 
@@ -89,15 +90,13 @@ class ModelAnswerer:
         torch.manual_seed(self.settings.seed + batch)
         inputs = self._tokenize(prompts).to(self.model.device)
         output = self.model.generate(**inputs, **self.arguments)
-        eos = self.model.generation_config.eos_token_id
-        eos = set(eos if isinstance(eos, list) else [eos])
-        return [self._read(row, eos) for row in output[:, inputs["input_ids"].shape[1] :].tolist()]
+        eos = end_of_sequence_ids(self.model)
+        return [self._read(cut(row, eos), eos) for row in output[:, inputs["input_ids"].shape[1] :].tolist()]
 
-    def _read(self, row: list[int], eos: set[int]) -> Answer:
-        end = next((index for index, token in enumerate(row) if token in eos), None)
-        tokens = row if end is None else row[:end]
-        num_tokens = len(row) if end is None else end + 1
-        return Answer(self.tokenizer.decode(tokens, skip_special_tokens=True), end is not None, num_tokens)
+    def _read(self, tokens: list[int], eos: set[int]) -> Answer:
+        is_finished = tokens[-1] in eos
+        text = self.tokenizer.decode(tokens[:-1] if is_finished else tokens, skip_special_tokens=True)
+        return Answer(text, is_finished, len(tokens))
 
     def _tokenize(self, prompts: list[Prompt]):
         is_chat = not isinstance(prompts[0], str)

@@ -35,7 +35,7 @@ class ServingConfig:
         > Parameters that control the threshold
 
         policy (`str`, *optional*, defaults to `"lossless"`):
-            `"lossless"`: requests are verified, and the load moves how far drafts go. `"adaptive"`: requests are
+            `"lossless"`: requests are verified, and each step drafts as far as it pays. `"adaptive"`: requests are
             lossy, and the load lowers the threshold. `"fixed"`: nothing moves. See [`ThresholdPolicy`].
         threshold_min (`float`, *optional*, defaults to `0.5`):
             Lower bound of the threshold.
@@ -92,7 +92,7 @@ class ServingConfig:
     policy: str = field(
         default="lossless",
         metadata={
-            "help": "lossless: requests are verified, and the load moves how far drafts go. adaptive: requests are "
+            "help": "lossless: requests are verified, and each step drafts as far as it pays. adaptive: requests are "
             "lossy, and the load lowers the threshold. fixed: nothing moves.",
             "choices": ["lossless", "adaptive", "fixed"],
         },

@@ -7,13 +7,13 @@ import pytest
 import torch
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
-from transformers import AutoModelForCausalLM, AutoTokenizer, BitsAndBytesConfig, MixtralConfig
+from transformers import AutoTokenizer, BitsAndBytesConfig
 
 from hf_mars import AutoMARSModelForCausalLM, MARSTrainer
 from hf_mars.training.resuming import get_last_complete_checkpoint
 from hf_mars.training.streams import IGNORED
 from tests.processes import PROCESSES, run_processes
-from tests.tiny_text import byte_level_tokenizer, counting_examples, text_model
+from tests.tiny_text import byte_level_tokenizer, counting_examples, mixtral, text_model
 from tests.training.runs import small_config
 from tests.training.test_gated_step import CONFIGS, gated_model, gated_step, ragged_batch
 
@@ -98,22 +98,12 @@ def test_noisy_ratio_masks_fewer_blocks_and_keeps_the_expected_loss(tmp_path, to
 def test_experts_get_their_load_balancing_loss(tmp_path, tokenizer):
     vocab_size = len(tokenizer) + 4
 
-    def mixtral():
-        model_config = MixtralConfig(
-            vocab_size=vocab_size,
-            hidden_size=32,
-            intermediate_size=32,
-            num_hidden_layers=1,
-            num_attention_heads=4,
-            num_key_value_heads=2,
-            num_local_experts=4,
-            output_router_logits=True,
-        )
+    def seeded_mixtral():
         torch.manual_seed(0)
-        return AutoModelForCausalLM.from_config(model_config)
+        return mixtral(vocab_size)
 
-    trainer = train(tmp_path, tokenizer, model=mixtral(), max_steps=1, router_aux_loss_coef=0.1)
-    without = train(tmp_path, byte_level_tokenizer(), model=mixtral(), max_steps=1, router_aux_loss_coef=0.0)
+    trainer = train(tmp_path, tokenizer, model=seeded_mixtral(), max_steps=1, router_aux_loss_coef=0.1)
+    without = train(tmp_path, byte_level_tokenizer(), model=seeded_mixtral(), max_steps=1, router_aux_loss_coef=0.0)
     aux_loss = logged(trainer, "aux_loss")[0]
     assert 1.5 < aux_loss < 4  # 2 of 4 experts for each token: 2 when balanced
     assert logged(trainer)[0] == pytest.approx(logged(without)[0] + 0.1 * aux_loss, rel=1e-3)

@@ -3,12 +3,12 @@
 import pytest
 import torch
 from peft import IA3Config, LoraConfig, PeftModel, get_peft_model
-from transformers import AutoModelForCausalLM, BitsAndBytesConfig, GPT2Config, MixtralConfig
+from transformers import AutoModelForCausalLM, BitsAndBytesConfig, GPT2Config
 
 from hf_mars import AutoMARSModelForCausalLM, MARSTrainer
 from hf_mars.modeling import add_mask_token
 from hf_mars.training.gated_adapters import gated_config, is_gated
-from tests.tiny_text import byte_level_tokenizer, counting_examples, text_model
+from tests.tiny_text import byte_level_tokenizer, counting_examples, mixtral, text_model
 from tests.training.runs import small_config
 
 
@@ -195,19 +195,7 @@ def test_a_quantised_base_trains_saves_and_reloads(tmp_path):
 
 def test_other_names_of_layers_and_experts(tmp_path):
     tokenizer = byte_level_tokenizer()
-    mixtral = AutoModelForCausalLM.from_config(
-        MixtralConfig(
-            vocab_size=len(tokenizer) + 4,
-            hidden_size=32,
-            intermediate_size=32,
-            num_hidden_layers=1,
-            num_attention_heads=4,
-            num_key_value_heads=2,
-            num_local_experts=4,
-            output_router_logits=True,
-        )
-    )
-    for model in (gpt2(tokenizer), mixtral):
+    for model in (gpt2(tokenizer), mixtral(len(tokenizer) + 4)):
         reference = {name: value.clone() for name, value in model.state_dict().items()}
         trainer = gated(tmp_path, model, byte_level_tokenizer(), max_steps=2)
         trainer.train()

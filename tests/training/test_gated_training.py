@@ -4,13 +4,12 @@ import math
 
 import pytest
 import torch
-from datasets import Dataset
 from peft import LoraConfig
 
 from hf_mars import MARSConfig, MARSTrainer
 from hf_mars.training.mask_losses import MASK_LOSSES
 from hf_mars.training.streams import IGNORED
-from tests.tiny_text import byte_level_tokenizer, counting_examples, text_model
+from tests.tiny_text import byte_level_tokenizer, counting_examples, several_turns, text_model
 from tests.training.runs import small_config
 
 
@@ -111,18 +110,7 @@ def test_packed_and_padded_give_the_same_loss_and_gradient(tmp_path, layout):
 
 def test_assistant_only_loss_with_several_turns(tmp_path):
     tokenizer = byte_level_tokenizer()
-    tokenizer.chat_template = (
-        "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' }}"
-        "{% if message['role'] == 'assistant' %}{% generation %}{{ message['content'] + '<|im_end|>' }}"
-        "{% endgeneration %}{% else %}{{ message['content'] + '<|im_end|>' }}{% endif %}{% endfor %}"
-    )
-    messages = [
-        {"role": "user", "content": "Count from 3."},
-        {"role": "assistant", "content": "3 4 5 6"},
-        {"role": "user", "content": "Count from 7."},
-        {"role": "assistant", "content": "7 8 9 10"},
-    ]
-    dataset = Dataset.from_dict({"messages": [messages] * 8})
+    dataset = several_turns(tokenizer)
     trainer = train(tmp_path, train_dataset=dataset, tokenizer=tokenizer, assistant_only_loss=True)
     assert all(math.isfinite(loss) and loss > 0 for loss in logged(trainer, "mask_loss"))
 

@@ -9,7 +9,7 @@ from datasets import Dataset
 from hf_mars import MARSTrainer
 from hf_mars.training.streams import IGNORED, build_streams
 from tests.tiny import MASK
-from tests.tiny_text import byte_level_tokenizer, counting_examples, text_model
+from tests.tiny_text import byte_level_tokenizer, counting_examples, several_turns, text_model
 from tests.training.runs import small_config
 
 
@@ -99,18 +99,7 @@ class TestDatasets:
         return trainer
 
     def test_assistant_only_loss_with_several_turns(self, tmp_path, tokenizer):
-        tokenizer.chat_template = (
-            "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' }}"
-            "{% if message['role'] == 'assistant' %}{% generation %}{{ message['content'] + '<|im_end|>' }}"
-            "{% endgeneration %}{% else %}{{ message['content'] + '<|im_end|>' }}{% endif %}{% endfor %}"
-        )
-        messages = [
-            {"role": "user", "content": "Count from 3."},
-            {"role": "assistant", "content": "3 4 5 6"},
-            {"role": "user", "content": "Count from 7."},
-            {"role": "assistant", "content": "7 8 9 10"},
-        ]
-        dataset = Dataset.from_dict({"messages": [messages] * 8})
+        dataset = several_turns(tokenizer)
         trainer = self.train(tmp_path, tokenizer, dataset, assistant_only_loss=True)
         labels = trainer.train_dataset[0]["labels"]
         supervised = [label != IGNORED for label in labels]

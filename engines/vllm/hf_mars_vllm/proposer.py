@@ -191,10 +191,8 @@ class MARSProposer:
 def options_of(name: str, extra_args: Mapping[str, Any] | None) -> RequestOptions:
     try:
         return RequestOptions.from_extra_args(extra_args)
-    except (
-        TypeError,
-        ValueError,
-    ) as error:  # only where `RequestCheck` is not installed; an error here ends the engine
+    except (TypeError, ValueError) as error:
+        # Only where `RequestCheck` is not installed; an error here would end the engine.
         logger.warning("Request %s is decoded with the options of the engine: %s", name, error)
         return RequestOptions()
 
