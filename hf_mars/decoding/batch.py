@@ -48,6 +48,7 @@ class Batch:
         is_first (`bool`): Whether no step was made yet.
         is_done (`bool`): Whether no row decodes any more.
         is_fixed (`bool`): Whether rows that are done stay until all are.
+        is_open (`bool`): Whether rows of another batch have joined.
     """
 
     def __init__(
@@ -99,7 +100,7 @@ class Batch:
             is_active=torch.ones_like(lengths, dtype=torch.bool),
         )
         self.host = HostRows.without_drafts(batch_size, pending.shape[1], past_length, prompt_length)
-        self.is_first, self.is_done = True, False
+        self.is_first, self.is_done, self.is_open = True, False, False
 
     @property
     def is_aligned(self) -> bool:
@@ -246,7 +247,7 @@ class Batch:
         self.rows = self.rows.concat(replace(other.rows, ids=ids.to(self.sequences.device)))
         self.host = self.host.concat(replace(other.host, ids=ids))
         self.has_padding |= other.has_padding
-        self.is_first = False
+        self.is_first, self.is_open = False, True
         self._fit()
         return free
 

@@ -12,19 +12,23 @@ __all__ = ["DraftForecast", "HoldRates"]
 BIN_EDGES = np.array([0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.995])
 PRIOR_STRENGTH = 2.0  # drafts that the first guess, a draft holds as often as it is sure, counts for
 MAX_COUNT = 400.0  # drafts of a bin, after which older ones count half
+RECENT = 40.0  # drafts that tell how the text at hand differs from all before,
+LEAST_CORRECTION, MOST_CORRECTION = 0.5, 1.5  # within limits, as drafts that are not tried correct nothing
 ROW_GAIN, SHARED_GAIN = 0.15, 0.05
 
 
 class HoldRates:
     """
     From the confidence of a draft to the probability that it holds, given that the drafts before it do. Counted while
-    decoding, apart for rows that sample and rows that do not.
+    decoding, apart for rows that sample and rows that do not. On one text a model is surer than it should be, on
+    another not sure enough: what held of late, over what was expected, corrects all.
     """
 
     def __init__(self):
         edges = np.array([0.0, *BIN_EDGES, 1.0])
         self._held = np.tile(PRIOR_STRENGTH * (edges[1:] + edges[:-1]) / 2, (2, 1))
         self._judged = np.full_like(self._held, PRIOR_STRENGTH)
+        self._recent = np.zeros((2, 2))  # how many held, and how many were expected to
 
     def estimate(self, confidences: np.ndarray, is_sampled: np.ndarray) -> np.ndarray:
         """
@@ -34,8 +38,11 @@ class HoldRates:
             confidences (`np.ndarray` of shape `(rows, drafts)`): Of the drafts.
             is_sampled (`np.ndarray` of shape `(rows,)`): Which rows sample.
         """
+        held, expected = self._recent.T + PRIOR_STRENGTH
+        correction = np.clip(held / expected, LEAST_CORRECTION, MOST_CORRECTION)
+        kind = is_sampled.astype(int)[:, None]
         bins = np.searchsorted(BIN_EDGES, confidences, side="right")
-        return (self._held / self._judged)[is_sampled.astype(int)[:, None], bins]
+        return np.minimum((self._held / self._judged)[kind, bins] * correction[kind], 1)
 
     def observe(
         self, confidences: np.ndarray, is_sampled: np.ndarray, num_drafts: np.ndarray, num_accepted: np.ndarray
@@ -51,8 +58,11 @@ class HoldRates:
         place = np.arange(confidences.shape[1])
         is_judged = (place < num_drafts[:, None]) & (place <= num_accepted[:, None])
         rows, columns = is_judged.nonzero()
-        index = is_sampled.astype(int)[rows], np.searchsorted(BIN_EDGES, confidences[is_judged], side="right")
-        np.add.at(self._held, index, columns < num_accepted[rows])
+        kind, held = is_sampled.astype(int)[rows], columns < num_accepted[rows]
+        index = kind, np.searchsorted(BIN_EDGES, confidences[is_judged], side="right")
+        self._recent *= ((1 - 1 / RECENT) ** np.bincount(kind, minlength=2))[:, None]
+        np.add.at(self._recent, kind, np.stack([held, (self._held / self._judged)[index]], axis=1))
+        np.add.at(self._held, index, held)
         np.add.at(self._judged, index, 1.0)
         scale = np.where(self._judged > MAX_COUNT, 0.5, 1.0)
         self._held *= scale

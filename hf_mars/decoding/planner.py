@@ -19,9 +19,11 @@ from .step_costs import StepCosts
 __all__ = ["Planner", "get_experience"]
 
 MAX_DRAFTS = 63
-STEPS_BETWEEN_PLAIN_ONES = 64  # wide ones, after which a plain one is timed again
+STEPS_BETWEEN_PLAIN_ONES = 8, 64  # wide ones, after which a plain one is timed again: more if it costs more tokens
+LARGE_ADVANTAGE = 0.5  # tokens a row over a plain step, from which it is the larger number
 MARGIN = 0.04  # tokens a row by which a plan must be better than a plain step, as times are never known exactly
 FIRST_PATIENCE, LAST_PATIENCE = 8, 64  # plain steps before a probe
+UNSURE_END = 0.25  # share of what a row has left within which nobody knows which of two rows ends last
 
 
 class Probing:
@@ -94,6 +96,8 @@ class Planner:
     what it lengthens the step, times the tokens a second that are within reach. The plan with the largest difference
     is taken, as in the admission of drafts by confidence and cost of DSpark; it may be the plain step.
 
+    A batch that no row joins takes as long as its last row. There a token counts more in rows that will end late.
+
     Rows with a threshold of their own, and lossy ones, keep all their drafts and masks.
 
     Args:
@@ -129,8 +133,9 @@ class Planner:
         self._forecast.observe(holds, host.num_drafts.numpy() * is_free)
         if most == 0:
             return plan_fixed(torch.zeros_like(host.num_drafts), num_masks=0)
-        plan = self._choose(batch, is_free, holds, Limits(num_masks, most, max_columns(sampling.largest_block)))
-        return self._explore(plan, host, num_masks)
+        limits = Limits(num_masks, most, max_columns(sampling.largest_block))
+        plan, advantage = self._choose(batch, is_free, holds, limits)
+        return self._explore(plan, advantage, host, num_masks)
 
     def observe(
         self, host: HostRows, sampling: SamplingTensors, output: StepOutput, num_columns: int, seconds: float
@@ -164,8 +169,8 @@ class Planner:
         holds[:, : known.shape[1]] = self.experience.rates.estimate(known, sampling.host_is_sampled.numpy())
         return (holds * (np.arange(width) < num_drafts[:, None])).cumprod(1)
 
-    def _choose(self, batch: Batch, is_free: np.ndarray, holds: np.ndarray, limits: Limits) -> Plan:
-        """The plan with the largest expected gain."""
+    def _choose(self, batch: Batch, is_free: np.ndarray, holds: np.ndarray, limits: Limits) -> tuple[Plan, float]:
+        """The plan with the largest expected gain, and by how many tokens a row it is better than a plain step."""
         host, num_rows = batch.host, max(int(is_free.sum()), 1)
         num_drafts, rows = host.num_drafts.numpy(), np.arange(len(is_free))
         remaining = (batch.sampling.host_max_lengths - host.length).numpy()
@@ -174,7 +179,8 @@ class Planner:
         survival[:, :MAX_DRAFTS] = self._forecast.survival[:, : limits.most]
         survival *= np.arange(1, limits.most + 1) < remaining[:, None]
         costs = self.experience.costs.estimate(len(rows))
-        rate = self._best_rate(survival[is_free].mean(0), num_rows, costs, limits.columns)
+        weights = self._weigh(batch, is_free, remaining / (1 + survival.sum(1)))
+        rate = self._best_rate((weights[:, None] * survival).sum(0) / num_rows, num_rows, costs, limits.columns)
 
         # What verified drafts add, and how likely each number of them holds, by how many are verified
         max_drafts = int(num_drafts.max())
@@ -193,8 +199,10 @@ class Planner:
         # What a group of so many masks is worth to each row
         share = (costs[1 : limits.most + 1] - costs[0]) * rate / num_rows
         worth = np.zeros((len(rows), limits.most + 1))
-        worth[:, 1:] = np.maximum.accumulate(np.maximum(survival.cumsum(1) - share, 0), axis=1)
+        expected = weights[:, None] * survival.cumsum(1)
+        worth[:, 1:] = np.maximum.accumulate(np.maximum(expected - share, 0), axis=1)
 
+        added *= weights[:, None]
         value = added[:, :, None, None] + covered[..., None] * worth[:, None, None]  # (rows, verified, groups, masks)
         value = np.where(is_possible[:, :, None, None], value, -np.inf)
         best = np.maximum.accumulate(value, axis=1)
@@ -211,7 +219,19 @@ class Planner:
         chosen = np.where(is_free, value[:, : verified + 1, group, mask].argmax(1), kept)
         chosen_groups = np.minimum(order[rows, chosen, : group + 1], chosen[:, None])
         chosen_groups = np.where(is_free[:, None], chosen_groups, chosen[:, None])
-        return Plan(torch.from_numpy(chosen), torch.from_numpy(chosen_groups), int(mask))
+        advantage = float(gain.max() - gain[0, 0, 0]) / num_rows
+        return Plan(torch.from_numpy(chosen), torch.from_numpy(chosen_groups), int(mask)), advantage
+
+    def _weigh(self, batch: Batch, is_free: np.ndarray, num_steps: np.ndarray) -> np.ndarray:
+        """What a token counts in each row, of shape `(rows,)`, on average 1; `num_steps` are those it still needs."""
+        if batch.is_open or not is_free.any():
+            return is_free.astype(float)
+        lead = 1 - num_steps / num_steps[is_free].max()
+        weights = is_free * np.exp(-lead / UNSURE_END)
+        weights *= is_free.sum() / weights.sum()
+        # A row that leaves makes the steps of the others cheaper, too.
+        share = self.experience.costs.rows_share(len(is_free))
+        return is_free * (share + (1 - share) * weights)
 
     def _best_rate(self, survival: np.ndarray, num_rows: int, costs: np.ndarray, limit: int) -> float:
         """Tokens within reach in the time of one plain step, if all steps were alike."""
@@ -228,7 +248,7 @@ class Planner:
                 best = max(best, num_rows * (1 + with_drafts * (expected - 1)) / float(time))
         return best
 
-    def _explore(self, plan: Plan, host: HostRows, least: int) -> Plan:
+    def _explore(self, plan: Plan, advantage: float, host: HostRows, least: int) -> Plan:
         """Now and then another step than the best one, to learn what it costs or whether masks pay again."""
         probing, costs = self.experience.probing, self.experience.costs
         is_plain = plan.num_masks == 0 and not plan.num_drafts.any()
@@ -244,7 +264,8 @@ class Planner:
             if was_probe:
                 probing.paid()
             self._num_wide += 1
-            is_stale = self._num_wide > STEPS_BETWEEN_PLAIN_ONES
+            fewest, most = STEPS_BETWEEN_PLAIN_ONES
+            is_stale = self._num_wide > fewest + (most - fewest) * min(advantage / LARGE_ADVANTAGE, 1)
             is_new = self._num_wide > 3 and not costs.is_known(len(host.ids))
             if is_stale or is_new:
                 self._num_wide = 0

@@ -58,6 +58,11 @@ class StepCosts:
         similar = (n for other, n in self._num_plain.items() if 1 / KNOWN_FACTOR <= other / rows <= KNOWN_FACTOR)
         return sum(similar) >= KNOWN_STEPS
 
+    def rows_share(self, rows: int) -> float:
+        """The part of a plain step that would be saved without rows."""
+        (time,) = np.maximum(make_features(np.array([rows]), np.array([1])) @ self._weights, 1e-3)
+        return min(max(1 - float(self._weights[0] / time), 0.0), 1.0)
+
     def estimate(self, rows: int) -> np.ndarray:
         """Times of steps of 1, 2, ... columns over that of a plain step, of shape `(MAX_COLUMNS,)`."""
         columns = np.arange(1, MAX_COLUMNS + 1)

@@ -27,8 +27,24 @@ def test_drafts_after_one_that_failed_are_not_counted():
     rates, before = HoldRates(), HoldRates()
     confidences = np.array([[0.15, 0.75, 0.97]])
     rates.observe(confidences, GREEDY, np.array([3]), np.array([0]))
-    change = rates.estimate(confidences, GREEDY) - before.estimate(confidences, GREEDY)
-    assert change[0, 0] < 0 and change[0, 1] == change[0, 2] == 0
+    ratio = rates.estimate(confidences, GREEDY) / before.estimate(confidences, GREEDY)
+    assert ratio[0, 0] < ratio[0, 1] == ratio[0, 2], "the others change by the common correction alone"
+
+
+def test_a_text_whose_drafts_hold_less_often_is_noticed_at_once():
+    rates, random = HoldRates(), np.random.default_rng(0)
+
+    def observe(number, holds):
+        for _ in range(number):
+            held = (random.random((1, 1)) < holds).sum()
+            rates.observe(np.array([[random.choice([0.55, 0.65, 0.75, 0.85])]]), GREEDY, np.array([1]), held[None])
+
+    observe(1500, holds=0.8)
+    observe(60, holds=0.4)
+    (estimates,) = rates.estimate(np.array([[0.55, 0.65, 0.75, 0.85]]), GREEDY)
+    assert (estimates < 0.55).all()
+    observe(500, holds=0.0)
+    assert (rates.estimate(np.array([[0.85]]), GREEDY) > 0.05).all(), "a draft that is never tried corrects nothing"
 
 
 def test_a_row_has_its_own_average_which_begins_with_that_of_all():

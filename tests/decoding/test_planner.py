@@ -1,5 +1,7 @@
 """Planned steps: no plan changes what is generated, and the plan follows what steps cost and what drafts are worth."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -193,6 +195,25 @@ class TestWhatIsPlanned:
         teach(model, lambda columns: 1 + columns / 50, holds=0.97)
         plans = self.plans_of(monkeypatch, model, ragged_prompts([5]))
         assert sum(plan.num_masks >= BLOCK - 2 for plan in plans) > len(plans) / 2
+
+
+class TestRowsThatEndLate:
+    """A batch that no row joins takes as long as its last row."""
+
+    def weigh(self, is_open, num_steps, is_free=(True, True, True)):
+        planner = Planner(tiny_model(sharpness=10.0, similarity=2.0, block_size=BLOCK))
+        return planner._weigh(SimpleNamespace(is_open=is_open), np.array(is_free), np.array(num_steps))
+
+    def test_their_tokens_count_more(self):
+        weights = self.weigh(False, [40.0, 20.0, 4.0])
+        assert weights[0] > 2 * weights[1] > 2 * weights[2] and np.isclose(weights.mean(), 1)
+
+    def test_where_rows_join_all_count_the_same(self):
+        np.testing.assert_allclose(self.weigh(True, [40.0, 20.0, 4.0]), 1)
+
+    def test_rows_that_are_not_planned_count_nothing(self):
+        weights = self.weigh(False, [40.0, 20.0, 4.0], is_free=[False, True, True])
+        assert weights[0] == 0 and np.isclose(weights[1:].mean(), 1)
 
 
 def test_probes_get_rarer_until_one_pays():
