@@ -8,6 +8,7 @@ from .acceptance_counts import AcceptanceCounts
 from .attention import use_attention
 from .batch import Batch
 from .cache import MARSCache, MARSCacheLayer
+from .decode import decoding_mode
 from .decoder import MARSDecoder
 from .generate import generate, prepare
 from .options import DecodingOptions, Mode
@@ -26,6 +27,7 @@ __all__ = [
     "Mode",
     "SamplingParams",
     "StepOutput",
+    "decoding_mode",
     "generate",
     "prepare",
     "use_attention",

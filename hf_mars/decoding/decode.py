@@ -1,5 +1,7 @@
 """The loop that `GenerationMixin.generate` calls once it has prepared its inputs."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 import torch
@@ -20,6 +22,7 @@ from .batch import Batch
 from .context import Context, get_context_length
 from .decoder import MARSDecoder
 from .exact import ExactForward
+from .gated_adapter import get_gated_adapter
 from .options import DecodingOptions
 from .output import MARSGenerateOutput, StepOutput, TokenRecord
 from .plain import sample_plainly
@@ -31,7 +34,7 @@ from .stopping import StoppingRule
 from .streaming import AcceptedTokensStreamer
 
 
-__all__ = ["create_decoder", "decode"]
+__all__ = ["create_decoder", "decode", "decoding_mode"]
 
 logger = logging.get_logger(__name__)
 
@@ -89,7 +92,7 @@ def decode(
     }
     outputs = []
     attention = EXACT_ATTENTION if options.is_exact else WINDOW_ATTENTION
-    with use_attention(model, attention), model._optimize_model_for_decode():
+    with decoding_mode(model, attention):
         while model._has_unfinished_sequences(batch.is_done, synced_gpus, input_ids.device):
             if batch.is_done:  # other processes still decode, and need this one's share of the weights
                 model(input_ids=batch.sequences[:1, :1], use_cache=False)
@@ -122,6 +125,19 @@ def decode(
         acceptance_lengths=acceptance_lengths,
         **by_row(counts),
     )
+
+
+@contextmanager
+def decoding_mode(model: PreTrainedModel, attention: str = WINDOW_ATTENTION) -> Iterator[None]:
+    """
+    What the forwards of decoders need of a model: attention for windows, and the gated adapter that is active.
+
+    Args:
+        model ([`PreTrainedModel`]): The model.
+        attention (`str`, *optional*, defaults to `WINDOW_ATTENTION`): See [`use_attention`].
+    """
+    with use_attention(model, attention), get_gated_adapter(model).attached(), model._optimize_model_for_decode():
+        yield
 
 
 def create_decoder(

@@ -10,6 +10,7 @@ from transformers import PreTrainedModel
 from .acceptance import confidence, first_columns
 from .batch import Batch
 from .deciding import AcceptedTokens, assemble, decide
+from .gated_adapter import get_gated_adapter
 from .masks import create_window_mask
 from .output import StepOutput, TokenRecord
 from .plan import plan_fixed
@@ -60,7 +61,7 @@ class MARSDecoder:
     ):
         self.model, self.batch, self.scores, self.model_kwargs = model, batch, scores, model_kwargs
         self.forward, self.planner = forward or model, planner or Planner(model)
-        self.config = model.config.get_text_config()
+        self.config, self.adapter = model.config.get_text_config(), get_gated_adapter(model)
 
     @property
     def depends_on_forward(self) -> bool:
@@ -101,7 +102,8 @@ class MARSDecoder:
         # 1. Build the window
         window = batch.build_window(groups, plan.num_masks)
         # 2. Forward: the last columns decide
-        logits = self._forward(window, max_drafts + 1 + plan.num_mask_columns, plan.is_causal)
+        with self.adapter.acting_on(plan.num_mask_columns):
+            logits = self._forward(window, max_drafts + 1 + plan.num_mask_columns, plan.is_causal)
         raw_logits = logits.clone() if return_logits else None
         # 3. Decide
         logits[..., sampling.mask_token_id] = -torch.inf

@@ -7,6 +7,8 @@ import torch
 from torch import nn
 from transformers import PreTrainedModel
 
+from .gated_adapter import has_gated_adapter
+
 
 __all__ = ["check_row_arguments", "get_peft_arguments"]
 
@@ -43,6 +45,13 @@ def get_peft_arguments(model: PreTrainedModel) -> dict[str, Any]:
     if not hasattr(model, "peft_config"):  # PEFT sets it on the model that it gives layers to
         return {}
     arguments = next(filter(None, map(find_peft_arguments, model.modules())), {})
+    if has_gated_adapter(model):
+        if "adapter_names" in arguments:
+            raise ValueError(
+                "`adapter_names` is not available with `mars_threshold` while the active adapter acts on masks alone: "
+                "choose one for all rows with `set_adapter`."
+            )
+        return {}  # its columns are told without PEFT
     if any(offset is not None for offset in arguments.get("alora_offsets", ())):
         raise ValueError(
             "The adapter is an activated LoRA (`alora_invocation_tokens`), which is not available with "

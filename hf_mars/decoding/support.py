@@ -6,6 +6,7 @@ from typing import Any
 from transformers import PreTrainedModel
 
 from .attention import WINDOW_ATTENTION
+from .gated_adapter import has_gated_adapter
 
 
 __all__ = ["check_adapter", "check_exact", "check_supported"]
@@ -71,6 +72,8 @@ def check_exact(model: PreTrainedModel, lookup: Callable[[str], Any]) -> None:
         raise ValueError(f"`prefill_chunk_size` is not available with `mars_verify='exact'`: {hint}")
     if lookup("use_cache") is False:
         raise ValueError(f"`use_cache=False` is not available with `mars_verify='exact'`: {hint}")
+    if has_gated_adapter(model):
+        raise ValueError(f"An adapter on masks alone is not available with `mars_verify='exact'`: {hint}")
     if model.config._attn_implementation == WINDOW_ATTENTION:
         raise ValueError(
             "`mars_verify='exact'` needs the model for itself, and another call or a server decodes with it: wait for "

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import torch
 from transformers import PreTrainedModel
 
-from ..decoding import MARSDecoder, StepOutput, use_attention
+from ..decoding import MARSDecoder, StepOutput, decoding_mode
 from .counts import Counts
 from .generation_config import follow_generation_config
 from .job import Job, Sink, count_slots, get_max_length, try_to_start
@@ -154,7 +154,7 @@ class Scheduler:
         return num_slots
 
     def _run(self) -> None:
-        with torch.no_grad(), use_attention(self.model), self.model._optimize_model_for_decode():
+        with torch.no_grad(), decoding_mode(self.model):
             is_open = True
             while is_open:
                 try:

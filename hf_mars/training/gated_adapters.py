@@ -13,10 +13,11 @@ from torch import nn
 from transformers import PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
+from ..decoding.gated_adapter import is_gated
 from .adapters import check_targets, is_targeted
 
 
-__all__ = ["AdapterGate", "check_gated_adapter", "gated_config", "initialize_mask_row", "is_gated"]
+__all__ = ["AdapterGate", "check_gated_adapter", "gated_config", "initialize_mask_row"]
 
 # Fields that would change the base model, or train more of it, with the values that do not.
 NEUTRAL = {
@@ -29,17 +30,6 @@ NEUTRAL = {
 }
 # PEFT gates adapters on these; on others they would act on every column, without a word.
 QUANTIZATIONS = ("bitsandbytes",)
-
-
-def is_gated(peft_config: PeftConfig, mask_token_id: int) -> bool:
-    """
-    Whether an adapter acts on the mask columns alone, told from its configuration.
-
-    Args:
-        peft_config ([`~peft.PeftConfig`]): The configuration, as it is in `adapter_config.json` too.
-        mask_token_id (`int`): Id of the mask token, in the entry `mars` of the same file.
-    """
-    return getattr(peft_config, "alora_invocation_tokens", None) == [mask_token_id]
 
 
 def gated_config(peft_config: PeftConfig | None, model: PreTrainedModel, mask_token_id: int) -> LoraConfig:

@@ -1,0 +1,133 @@
+"""An adapter that acts on the masks of a window alone, on a model that stays what it was."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import nn
+from transformers import PreTrainedModel
+
+
+__all__ = ["GatedAdapter", "get_gated_adapter", "has_gated_adapter", "is_gated"]
+
+
+def is_gated(peft_config: Any, mask_token_id: int) -> bool:
+    """
+    Whether an adapter acts on the mask columns alone, told from its configuration.
+
+    Args:
+        peft_config ([`~peft.PeftConfig`]): The configuration, as it is in `adapter_config.json` too.
+        mask_token_id (`int`): Id of the mask token, in the entry `mars` of the same file.
+    """
+    return getattr(peft_config, "alora_invocation_tokens", None) == [mask_token_id]
+
+
+class GatedAdapter:
+    """
+    The gated LoRA adapter that is active on a model, if any, while it decodes several tokens a forward.
+
+    PEFT's own path picks columns out of every layer's input by a table and puts the results back, and it copies the
+    whole matrix of embeddings to exchange one row. Where the columns are the last ones of all rows, a slice will do.
+    So PEFT's layers are switched off meanwhile, and hooks on the layers inside add `B(A(x))`, and the mask token's
+    row. Columns before the last ones get nothing: they are the base model's, to the bit.
+
+    Args:
+        model ([`PreTrainedModel`]): The language model inside.
+    """
+
+    def __init__(self, model: PreTrainedModel):
+        self._modules = WeakKeyDictionary({model: None})
+        self._num_users, self._num_columns = 0, 0
+        self._hooks = ExitStack()
+
+    @contextmanager
+    def attached(self) -> Iterator[None]:
+        """Look up which adapter is active, and stand in for PEFT inside. May be nested."""
+        self._num_users += 1
+        try:
+            if self._num_users == 1:
+                self._attach()
+            yield
+        finally:
+            self._num_users -= 1
+            if self._num_users == 0:
+                self._hooks.close()
+
+    @contextmanager
+    def acting_on(self, num_columns: int) -> Iterator[None]:
+        """Inside, the adapter acts on the last columns of a forward, this many of each row."""
+        self._num_columns = num_columns
+        try:
+            yield
+        finally:
+            self._num_columns = 0
+
+    def _attach(self) -> None:
+        (model,) = self._modules
+        if has_gated_adapter(model):
+            for module in list(model.modules()):
+                if hasattr(module, "trainable_tokens_delta"):
+                    self._replace(module, self._exchange_rows)
+                elif hasattr(module, "lora_variant"):
+                    self._replace(module, self._add_adapter)
+
+    def _replace(self, layer: nn.Module, hook: Callable) -> None:
+        """Switch a layer of PEFT off, and have the layer inside do its work, until the hooks go."""
+        names = list(layer.active_adapters)
+        self._hooks.callback(switch_on, layer, [parameter.requires_grad for parameter in layer.parameters()])
+        layer.enable_adapters(False)
+        handle = layer.get_base_layer().register_forward_hook(
+            lambda base_layer, args, output: hook(layer, names, args[0], output) if self._num_columns else None
+        )
+        self._hooks.callback(handle.remove)
+
+    def _add_adapter(self, layer: nn.Module, names: list[str], states: torch.Tensor, output: torch.Tensor) -> None:
+        states, output = states[:, -self._num_columns :], output[:, -self._num_columns :]
+        for name in names:
+            if name in layer.lora_A:
+                lora_A, lora_B = layer.lora_A[name], layer.lora_B[name]
+                added = lora_B(lora_A(states.to(lora_A.weight.dtype)))
+                output.add_(added.to(output.dtype), alpha=layer.scaling[name])
+
+    def _exchange_rows(self, layer: nn.Module, names: list[str], input_ids: torch.Tensor, output: torch.Tensor) -> None:
+        scale = getattr(layer.get_base_layer(), "embed_scale", 1.0)  # as Gemma's
+        for name in names:
+            if layer.token_indices.get(name):
+                (row,) = layer.trainable_tokens_delta[name]
+                output[:, -self._num_columns :] = (row * scale).to(output.dtype)
+
+
+def has_gated_adapter(model: PreTrainedModel) -> bool:
+    """
+    Whether the active PEFT adapter of a model is a gated one.
+
+    Raises:
+        `ValueError`: If it is not the only one that is active.
+    """
+    configs = getattr(model, "peft_config", {})  # PEFT sets it on the model that it gives layers to
+    layer = next((module for module in model.modules() if hasattr(module, "lora_variant")), None)
+    if layer is None or layer.disable_adapters or not configs:
+        return False
+    gated = [is_gated(configs[name], model.config.mars["mask_token_id"]) for name in layer.active_adapters]
+    if any(gated) and len(gated) > 1:
+        raise ValueError(
+            f"The adapters {list(layer.active_adapters)} are active together, and one of them acts on masks alone: "
+            "choose one with `set_adapter`."
+        )
+    return any(gated)
+
+
+def switch_on(layer: nn.Module, requires_grad: list[bool]) -> None:
+    layer.enable_adapters(True)  # which makes the adapter trainable
+    for parameter, value in zip(layer.parameters(), requires_grad, strict=True):
+        parameter.requires_grad_(value)
+
+
+_adapters: "WeakKeyDictionary[PreTrainedModel, GatedAdapter]" = WeakKeyDictionary()
+
+
+def get_gated_adapter(model: PreTrainedModel) -> GatedAdapter:
+    """The one of a model; it lives as long as the model, and all that decode with the model share it."""
+    return _adapters.setdefault(model, GatedAdapter(model))

@@ -1,0 +1,148 @@
+"""Decoding with an adapter on the masks alone: the text, and every logit, are the base model's."""
+
+import copy
+
+import pytest
+import torch
+from peft import LoraConfig, get_peft_model
+from transformers import Gemma2Config, GenerationMixin, GPT2Config, LlamaConfig, Phi3Config, Qwen2Config, Qwen3Config
+
+from hf_mars import enable_mars
+from hf_mars.decoding.gated_adapter import get_gated_adapter
+from hf_mars.training.gated_adapters import gated_config
+from tests.tiny import MASK, VOCAB_SIZE, ragged_prompts, tiny_config, tiny_model
+
+
+ARCHITECTURES = {
+    "llama": lambda: tiny_config(LlamaConfig, tie_word_embeddings=True),
+    "qwen2": lambda: tiny_config(Qwen2Config),
+    "qwen3": lambda: tiny_config(Qwen3Config, head_dim=8, tie_word_embeddings=True),
+    "gemma2": lambda: tiny_config(Gemma2Config, head_dim=8, tie_word_embeddings=True),
+    "phi3": lambda: tiny_config(Phi3Config),
+    "gpt2": lambda: GPT2Config(vocab_size=VOCAB_SIZE, n_embd=32, n_layer=2, n_head=4, n_positions=256, eos_token_id=1),
+}
+
+
+def add_adapter(model, name="default", seed=0, scale=0.1):
+    """A gated adapter with random weights, as a trained one would have."""
+    config = gated_config(LoraConfig(r=4, target_modules="all-linear"), model if name == "default" else model.get_base_model(), MASK)
+    if name != "default":
+        model.add_adapter(name, config)
+    else:
+        model = get_peft_model(model, config, adapter_name=name)
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for key, parameter in model.named_parameters():
+            if f".{name}" in key and ("lora_" in key or "trainable_tokens_delta" in key):
+                noise = torch.randn(parameter.shape, generator=generator).to(parameter)
+                parameter.add_(scale * noise)
+    return enable_mars(model, mask_token_id=MASK, block_size=4).eval()
+
+
+def base_and_gated(architecture="llama", dtype=torch.float64):
+    base = tiny_model(ARCHITECTURES[architecture](), sharpness=10.0, similarity=2.0, dtype=dtype)
+    return base, add_adapter(copy.deepcopy(base))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_plain_logits_are_those_of_the_base_to_the_bit(architecture, dtype):
+    base, model = base_and_gated(architecture, dtype)
+    settings = {"max_new_tokens": 12, "return_dict_in_generate": True, "output_logits": True}
+    prompts = ragged_prompts([5, 9, 3])
+    expected, output = base.generate(**prompts, **settings), model.generate(**prompts, **settings)
+    assert output.sequences.equal(expected.sequences)
+    assert torch.stack(output.logits).equal(torch.stack(expected.logits)), "the mask token's own logit, too"
+
+
+@pytest.mark.parametrize("arguments", [{}, {"mars_threshold": 0.3}, {"mars_threshold": 0.3, "cache_implementation": "static"}])
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_verified_text_is_that_of_the_base(architecture, arguments, cheap_columns):
+    base, model = base_and_gated(architecture)
+    prompts = ragged_prompts([5, 9, 3, 7])
+    expected = GenerationMixin.generate(base, **prompts, max_new_tokens=32)
+    output = model.generate(
+        **prompts, **arguments, max_new_tokens=32, mars_verify=True, return_dict_in_generate=True
+    )
+    assert output.sequences.tolist() == expected.tolist() and output.tokens_per_forward > 1.05
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_masks_say_what_they_say_in_peft(architecture):
+    base, model = base_and_gated(architecture)
+    for seed in range(4):
+        prompt = ragged_prompts([6], seed=seed)["input_ids"]
+        window = torch.cat([prompt, torch.full((1, 3), MASK)], dim=1)
+        with torch.no_grad():
+            logits = model(input_ids=window, alora_offsets=[3]).logits[:, -4:]
+            unadapted = base(input_ids=window).logits[:, -4:]
+        logits[..., MASK] = -torch.inf
+        output = model.generate(
+            input_ids=prompt,
+            mars_threshold=0.0,
+            max_new_tokens=4,
+            eos_token_id=None,
+            return_dict_in_generate=True,
+            output_logits=True,
+        )
+        assert output.num_forward_passes == 1
+        assert output.sequences[0, -4:].tolist() == logits[0].argmax(-1).tolist()
+        theirs = torch.stack(output.logits, dim=1)
+        torch.testing.assert_close(theirs[..., :MASK], logits[..., :MASK].to(theirs.dtype), rtol=1e-4, atol=1e-4)
+        assert not torch.allclose(logits[:, 1, :MASK], unadapted[:, 1, :MASK]), "the adapter does something"
+
+
+def test_a_seed_gives_the_text_of_the_base(cheap_columns):
+    base, model = base_and_gated()
+    prompts, settings = ragged_prompts([5, 9, 3]), {"do_sample": True, "temperature": 0.7, "max_new_tokens": 24}
+    torch.manual_seed(0)
+    expected = base.generate(**prompts, **settings, mars_verify=True)
+    torch.manual_seed(0)
+    assert model.generate(**prompts, **settings, mars_verify=True).tolist() == expected.tolist()
+
+
+def test_one_base_model_switches_between_adapters():
+    base, model = base_and_gated()
+    model = add_adapter(model, "other", seed=1, scale=2.0)
+    prompts = ragged_prompts([5, 9, 3])
+    expected = GenerationMixin.generate(base, **prompts, max_new_tokens=32).tolist()
+    forwards = {}
+    for name in ("default", "other", "default"):
+        model.set_adapter(name)
+        output = model.generate(
+            **prompts, max_new_tokens=32, mars_verify=True, mars_threshold=0.3, return_dict_in_generate=True
+        )
+        assert output.sequences.tolist() == expected
+        forwards.setdefault(name, set()).add(output.num_forward_passes)
+    assert len(forwards["default"]) == 1 and forwards["default"] != forwards["other"]
+
+
+def test_peft_is_what_it_was_afterwards_even_after_an_error():
+    _, model = base_and_gated()
+    window = torch.cat([ragged_prompts([6])["input_ids"], torch.full((1, 3), MASK)], dim=1)
+
+    def state():
+        with torch.no_grad():
+            logits = model(input_ids=window, alora_offsets=[3]).logits
+        return logits.tolist(), [parameter.requires_grad for parameter in model.parameters()]
+
+    def fail(*args):
+        raise RuntimeError("a processor fails")
+
+    before = state()
+    model.generate(input_ids=window[:, :6], mars_verify=True, max_new_tokens=8)
+    assert state() == before
+    with pytest.raises(RuntimeError, match="a processor fails"):
+        model.generate(input_ids=window[:, :6], mars_verify=True, max_new_tokens=8, prefix_allowed_tokens_fn=fail)
+    assert state() == before
+    for _ in range(2):  # nested, as a server and a call beside it
+        with get_gated_adapter(model.get_base_model()).attached():
+            model.generate(input_ids=window[:, :6], mars_verify=True, max_new_tokens=8)
+    assert state() == before
+
+
+def test_what_does_not_go_together_is_refused():
+    _, model = base_and_gated(dtype=torch.bfloat16)
+    prompts = ragged_prompts([5])
+    with pytest.raises(ValueError, match="adapter on masks alone is not available with `mars_verify='exact'`"):
+        model.generate(**prompts, mars_verify="exact")
