@@ -226,7 +226,7 @@ class Planner:
         """What a token counts in each row, of shape `(rows,)`, on average 1; `num_steps` are those it still needs."""
         if batch.is_open or not is_free.any():
             return is_free.astype(float)
-        lead = 1 - num_steps / num_steps[is_free].max()
+        lead = np.maximum(1 - num_steps / num_steps[is_free].max(), 0)  # below 0: rows that are done or not planned
         weights = is_free * np.exp(-lead / UNSURE_END)
         weights *= is_free.sum() / weights.sum()
         # A row that leaves makes the steps of the others cheaper, too.

@@ -45,7 +45,7 @@ class StepCosts:
         if last is None or last[:2] == (rows, columns) or max(last[1], columns) > MAX_COLUMNS:
             return
         features = make_features(np.array([last[0], rows]), np.array([last[1], columns]))
-        times = np.maximum(features @ self._weights, 1e-3)
+        times = self._predict(features)
         error = math.log(seconds / last[2]) - math.log(times[1] / times[0])
         slope = features[1] / times[1] - features[0] / times[0]  # of the log ratio, by weight
         spread = self._covariance @ slope
@@ -60,14 +60,17 @@ class StepCosts:
 
     def rows_share(self, rows: int) -> float:
         """The part of a plain step that would be saved without rows."""
-        (time,) = np.maximum(make_features(np.array([rows]), np.array([1])) @ self._weights, 1e-3)
+        (time,) = self._predict(make_features(np.array([rows]), np.array([1])))
         return min(max(1 - float(self._weights[0] / time), 0.0), 1.0)
 
     def estimate(self, rows: int) -> np.ndarray:
         """Times of steps of 1, 2, ... columns over that of a plain step, of shape `(MAX_COLUMNS,)`."""
         columns = np.arange(1, MAX_COLUMNS + 1)
-        times = np.maximum(make_features(np.full_like(columns, rows), columns) @ self._weights, 1e-3)
+        times = self._predict(make_features(np.full_like(columns, rows), columns))
         return np.maximum.accumulate(times / times[0])
+
+    def _predict(self, features: np.ndarray) -> np.ndarray:
+        return np.maximum(features @ self._weights, 1e-3)
 
 
 def make_features(rows: np.ndarray, columns: np.ndarray) -> np.ndarray:

@@ -215,6 +215,10 @@ class TestRowsThatEndLate:
         weights = self.weigh(False, [40.0, 20.0, 4.0], is_free=[False, True, True])
         assert weights[0] == 0 and np.isclose(weights[1:].mean(), 1)
 
+    def test_a_row_that_is_done_and_had_room_for_far_more_does_no_harm(self):
+        with np.errstate(all="raise"):
+            assert self.weigh(False, [4000.0, 2.0, 2.0], is_free=[False, True, True]).tolist() == [0, 1, 1]
+
 
 def test_probes_get_rarer_until_one_pays():
     probing, gaps, gap = Probing(), [], 0
