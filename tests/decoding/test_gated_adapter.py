@@ -1,11 +1,12 @@
 """Decoding with an adapter on the masks alone: the text, and every logit, are the base model's."""
 
 import copy
+import functools
 
 import pytest
 import torch
 from peft import LoraConfig, get_peft_model
-from transformers import Gemma2Config, GenerationMixin, GPT2Config, LlamaConfig, Phi3Config, Qwen2Config, Qwen3Config
+from transformers import GemmaConfig, GenerationMixin, GPT2Config, LlamaConfig, Phi3Config, Qwen2Config, Qwen3Config
 
 from hf_mars import enable_mars
 from hf_mars.decoding.gated_adapter import get_gated_adapter
@@ -17,31 +18,40 @@ ARCHITECTURES = {
     "llama": lambda: tiny_config(LlamaConfig, tie_word_embeddings=True),
     "qwen2": lambda: tiny_config(Qwen2Config),
     "qwen3": lambda: tiny_config(Qwen3Config, head_dim=8, tie_word_embeddings=True),
-    "gemma2": lambda: tiny_config(Gemma2Config, head_dim=8, tie_word_embeddings=True),
+    "gemma": lambda: tiny_config(GemmaConfig, head_dim=8, tie_word_embeddings=True),
     "phi3": lambda: tiny_config(Phi3Config),
     "gpt2": lambda: GPT2Config(vocab_size=VOCAB_SIZE, n_embd=32, n_layer=2, n_head=4, n_positions=256, eos_token_id=1),
 }
 
 
-def add_adapter(model, name="default", seed=0, scale=0.1):
-    """A gated adapter with random weights, as a trained one would have."""
-    config = gated_config(LoraConfig(r=4, target_modules="all-linear"), model if name == "default" else model.get_base_model(), MASK)
-    if name != "default":
-        model.add_adapter(name, config)
-    else:
-        model = get_peft_model(model, config, adapter_name=name)
-    generator = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        for key, parameter in model.named_parameters():
-            if f".{name}" in key and ("lora_" in key or "trainable_tokens_delta" in key):
-                noise = torch.randn(parameter.shape, generator=generator).to(parameter)
-                parameter.add_(scale * noise)
-    return enable_mars(model, mask_token_id=MASK, block_size=4).eval()
+def train_adapter(base, steps=120):
+    """An adapter whose masks say what the base model says to some prompts, in part."""
+    model = get_peft_model(base, gated_config(LoraConfig(r=8, lora_alpha=16, target_modules="all-linear"), base, MASK))
+    model = enable_mars(model, mask_token_id=MASK, block_size=4).eval()
+    prompts = ragged_prompts([5, 9, 3, 7])
+    texts = GenerationMixin.generate(base, **prompts, max_new_tokens=32, eos_token_id=None)
+    attention_mask = torch.cat([prompts["attention_mask"], torch.ones(4, 32, dtype=torch.long)], dim=1)
+    optimizer = torch.optim.Adam([parameter for parameter in model.parameters() if parameter.requires_grad], lr=2e-2)
+    for step in range(steps):
+        start = 9 + 7 * step % 28
+        window = torch.cat([texts[:, :start], torch.full((4, 3), MASK)], dim=1)
+        logits = model(window, attention_mask=attention_mask[:, : start + 3], alora_offsets=[3] * 4).logits[:, -3:]
+        loss = torch.nn.functional.cross_entropy(logits.mT, texts[:, start + 1 : start + 4])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return model
+
+
+@functools.cache
+def trained(architecture):
+    base = tiny_model(ARCHITECTURES[architecture](), sharpness=10.0)
+    base.requires_grad_(False)  # as PEFT does: torch chooses between kernels that round differently by it
+    return base, train_adapter(copy.deepcopy(base))
 
 
 def base_and_gated(architecture="llama", dtype=torch.float64):
-    base = tiny_model(ARCHITECTURES[architecture](), sharpness=10.0, similarity=2.0, dtype=dtype)
-    return base, add_adapter(copy.deepcopy(base))
+    return tuple(copy.deepcopy(model).to(dtype) for model in trained(architecture))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -64,7 +74,7 @@ def test_verified_text_is_that_of_the_base(architecture, arguments, cheap_column
     output = model.generate(
         **prompts, **arguments, max_new_tokens=32, mars_verify=True, return_dict_in_generate=True
     )
-    assert output.sequences.tolist() == expected.tolist() and output.tokens_per_forward > 1.05
+    assert output.sequences.tolist() == expected.tolist() and output.tokens_per_forward > 1.2
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
@@ -103,7 +113,7 @@ def test_a_seed_gives_the_text_of_the_base(cheap_columns):
 
 def test_one_base_model_switches_between_adapters():
     base, model = base_and_gated()
-    model = add_adapter(model, "other", seed=1, scale=2.0)
+    model.add_adapter("other", copy.deepcopy(model.peft_config["default"]))  # untrained
     prompts = ragged_prompts([5, 9, 3])
     expected = GenerationMixin.generate(base, **prompts, max_new_tokens=32).tolist()
     forwards = {}
