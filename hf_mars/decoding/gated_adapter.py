@@ -91,7 +91,7 @@ class GatedAdapter:
                 added = lora_B(lora_A(states.to(lora_A.weight.dtype)))
                 output.add_(added.to(output.dtype), alpha=layer.scaling[name])
 
-    def _exchange_rows(self, layer: nn.Module, names: list[str], input_ids: torch.Tensor, output: torch.Tensor) -> None:
+    def _exchange_rows(self, layer: nn.Module, names: list[str], tokens: torch.Tensor, output: torch.Tensor) -> None:
         scale = getattr(layer.get_base_layer(), "embed_scale", 1.0)  # as Gemma's
         for name in names:
             if layer.token_indices.get(name):

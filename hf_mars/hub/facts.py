@@ -17,6 +17,7 @@ class CheckpointFacts:
 
     Args:
         is_adapter (`bool`): Whether it is an adapter rather than full weights.
+        is_gated (`bool`): Whether the adapter acts on the masks alone.
         base_model (`str`, *optional*): Hub id or local path of what it was fine-tuned from.
         mask_token (`str`, *optional*): The mask token, where the tokenizer names one.
         mask_token_id (`int`): Id of the mask token.
@@ -24,6 +25,7 @@ class CheckpointFacts:
     """
 
     is_adapter: bool
+    is_gated: bool
     base_model: str | None
     mask_token: str | None
     mask_token_id: int
@@ -47,6 +49,7 @@ class CheckpointFacts:
         mask_token = tokenizer.get("mask_token")
         return cls(
             is_adapter=is_adapter,
+            is_gated=bool(config.get("alora_invocation_tokens")),
             base_model=config.get("base_model_name_or_path") or config.get("_name_or_path"),
             mask_token=mask_token["content"] if isinstance(mask_token, dict) else mask_token,
             mask_token_id=config["mars"]["mask_token_id"],

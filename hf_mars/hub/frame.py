@@ -18,6 +18,7 @@ from .former_files import remove_former_files
 __all__ = ["CheckpointFrame", "complete_checkpoint", "rewrite_json"]
 
 logger = logging.get_logger(__name__)
+PEFT_REQUIREMENT = "peft>=0.21.2"  # gates adapters by columns
 
 
 class CheckpointFrame:
@@ -57,7 +58,7 @@ def complete_checkpoint(directory: str | Path, mars: dict[str, int]) -> None:
     Add to saved weights what decoding needs: `hf_mars/decoding` as it stands, as `custom_generate/`, without the files
     of earlier versions; in `config.json` the mask token once more, as `pard_token`, by which vLLM knows it in a
     parallel drafter; and for an adapter, which is saved without the model's `config.json`, the `mars` entry in its
-    `adapter_config.json`.
+    `adapter_config.json`, and PEFT among the requirements.
     """
     directory = Path(directory)
     destination = directory / "custom_generate"
@@ -73,6 +74,8 @@ def complete_checkpoint(directory: str | Path, mars: dict[str, int]) -> None:
     adapter_config = directory / ADAPTER_CONFIG_NAME
     if adapter_config.exists():
         rewrite_json(adapter_config, lambda values: {**values, "mars": mars})
+        with (destination / "requirements.txt").open("a", encoding="utf-8") as requirements:
+            requirements.write(f"{PEFT_REQUIREMENT}\n")
     generation_config = directory / GENERATION_CONFIG_NAME
     if generation_config.exists():
         # A plain load would accept a `mars_threshold` from there, and silently decode one token a forward.

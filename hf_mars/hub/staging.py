@@ -48,7 +48,8 @@ def check_folder(folder: Path, base_model: str | None) -> None:
     if facts.is_adapter and base_model is None and is_path:
         raise ValueError(
             f"The adapter's base model is {facts.base_model!r}, a path that nobody else can load: "
-            "pass `base_model` with its Hub id, or merge the adapter and push full weights."
+            "pass `base_model` with its Hub id."
+            + ("" if facts.is_gated else " Or merge the adapter and push full weights.")
         )
 
 

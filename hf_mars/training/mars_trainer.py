@@ -317,6 +317,7 @@ class MARSTrainer(SFTTrainer):
         # Stated here and not read from the directory, where the weights may be yet to come.
         facts = CheckpointFacts(
             is_adapter=isinstance(self.model, PeftModel),
+            is_gated=self.args.mask_gated,
             base_model=get_config_model_id(self.model.config),
             mask_token=self.processing_class.mask_token,
             **self.model.config.mars,

@@ -4,9 +4,10 @@ from pathlib import Path
 import pytest
 import torch
 from peft import LoraConfig, get_peft_model
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, GenerationMixin
 
 from hf_mars import AutoMARSModelForCausalLM, decoding, save_pretrained
+from tests.gated import base_and_gated
 from tests.hub.without_package import generate_without_package
 from tests.tiny import MASK, ragged_prompts, tiny_config, tiny_model
 from tests.tiny_text import byte_level_tokenizer
@@ -115,3 +116,36 @@ def test_an_adapter_saved_merged_and_saved_again_loses_nothing(tmp_path):
 def test_a_model_without_an_entry_is_refused(tmp_path):
     with pytest.raises(ValueError, match="config.mars"):
         save_pretrained(AutoModelForCausalLM.from_config(tiny_config()), tmp_path)
+
+
+def test_a_gated_adapter_needs_transformers_and_peft_alone(tmp_path):
+    base, model = base_and_gated()
+    base.config.__dict__.pop("mars")
+    base.save_pretrained(tmp_path / "base")
+    model.peft_config["default"].base_model_name_or_path = str(tmp_path / "base")
+    save_pretrained(model, tmp_path / "adapter", byte_level_tokenizer())
+    assert "peft>=" in (tmp_path / "adapter" / "custom_generate" / "requirements.txt").read_text()
+    card = (tmp_path / "adapter" / "README.md").read_text()
+    settings = next(line for line in card.splitlines() if line.startswith("model.config.mars ="))
+    assert "masks alone" in card and "merge_and_unload" not in card
+
+    prompts, lossless = ragged_prompts([5, 9, 3, 7]), {"mars_verify": True, "max_new_tokens": 32}
+    expected = GenerationMixin.generate(base, **prompts, max_new_tokens=32).tolist()
+    model = AutoMARSModelForCausalLM.from_pretrained(tmp_path / "adapter", dtype=torch.float64)
+    output = model.generate(**prompts, **lossless, return_dict_in_generate=True)
+    assert output.sequences.tolist() == expected and output.tokens_per_forward > 1.2
+
+    model = AutoModelForCausalLM.from_pretrained(tmp_path / "adapter", dtype=torch.float64)
+    exec(settings, {"model": model})  # as the card says
+    repository = {"custom_generate": str(tmp_path / "adapter"), "trust_remote_code": True}
+    again = model.generate(**prompts, **lossless, **repository, return_dict_in_generate=True)
+    assert again.sequences.tolist() == expected and again.num_forward_passes == output.num_forward_passes
+
+
+def test_an_adapter_is_loaded_in_the_dtype_of_its_base_model(tmp_path):
+    base, model = base_and_gated()
+    base.to(torch.bfloat16).save_pretrained(tmp_path / "base")
+    model.peft_config["default"].base_model_name_or_path = str(tmp_path / "base")
+    save_pretrained(model, tmp_path / "adapter")
+    model = AutoMARSModelForCausalLM.from_pretrained(tmp_path / "adapter", dtype=torch.bfloat16)
+    assert {parameter.dtype for parameter in model.parameters()} == {torch.bfloat16}

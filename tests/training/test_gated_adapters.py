@@ -6,8 +6,8 @@ from peft import IA3Config, LoraConfig, PeftModel, get_peft_model
 from transformers import AutoModelForCausalLM, BitsAndBytesConfig, GPT2Config
 
 from hf_mars import AutoMARSModelForCausalLM, MARSTrainer
-from hf_mars.modeling import add_mask_token
 from hf_mars.decoding.gated_adapter import is_gated
+from hf_mars.modeling import add_mask_token
 from hf_mars.training.gated_adapters import gated_config
 from tests.tiny_text import byte_level_tokenizer, counting_examples, mixtral, text_model
 from tests.training.runs import small_config
