@@ -215,17 +215,14 @@ def load_adapter(
     adapter: str | Path, config: PeftConfig, download: dict[str, Any], *model_args, **kwargs
 ) -> PeftModel:
     """
-    Load a PEFT adapter on its base model, in the dtype of that model, through PEFT itself: transformers 5.24 leaves
-    out the magnitudes of DoRA.
+    Load a PEFT adapter on its base model, through PEFT itself: transformers 5.24 leaves out the magnitudes of DoRA.
     """
     of_adapter = {name: kwargs.pop(name) for name in ("revision", "subfolder") if name in kwargs}
     base_model = AutoModelForCausalLM.from_pretrained(
         config.base_model_name_or_path, *model_args, revision=config.revision, **kwargs
     )
     shared = {name: value for name, value in download.items() if name not in of_adapter}
-    return PeftModel.from_pretrained(
-        base_model, adapter, config=config, autocast_adapter_dtype=False, **of_adapter, **shared
-    )
+    return PeftModel.from_pretrained(base_model, adapter, config=config, **of_adapter, **shared)
 
 
 def add_mask_token(

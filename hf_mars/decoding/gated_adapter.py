@@ -7,6 +7,7 @@ from weakref import WeakKeyDictionary
 
 import torch
 from torch import nn
+from torch.nn.functional import linear
 from transformers import PreTrainedModel
 
 
@@ -67,36 +68,48 @@ class GatedAdapter:
     def _attach(self) -> None:
         (model,) = self._modules
         if has_gated_adapter(model):
-            for module in list(model.modules()):
-                if hasattr(module, "trainable_tokens_delta"):
-                    self._replace(module, self._exchange_rows)
-                elif hasattr(module, "lora_variant"):
-                    self._replace(module, self._add_adapter)
+            for layer in list(model.modules()):
+                if hasattr(layer, "trainable_tokens_delta"):
+                    self._replace(layer, self._get_row_exchange(layer))
+                elif hasattr(layer, "lora_variant"):
+                    self._replace(layer, self._get_addition(layer))
 
-    def _replace(self, layer: nn.Module, hook: Callable) -> None:
-        """Switch a layer of PEFT off, and have the layer inside do its work, until the hooks go."""
-        names = list(layer.active_adapters)
+    def _replace(self, layer: nn.Module, change: Callable[[torch.Tensor, torch.Tensor], None] | None) -> None:
+        """Switch a layer of PEFT off, and have the outputs of the layer inside changed, until the hooks go."""
         self._hooks.callback(switch_on, layer, [parameter.requires_grad for parameter in layer.parameters()])
         layer.enable_adapters(False)
-        handle = layer.get_base_layer().register_forward_hook(
-            lambda base_layer, args, output: hook(layer, names, args[0], output) if self._num_columns else None
-        )
-        self._hooks.callback(handle.remove)
+        if change is not None:
+            handle = layer.get_base_layer().register_forward_hook(
+                lambda base_layer, args, output: change(args[0], output) if self._num_columns else None
+            )
+            self._hooks.callback(handle.remove)
 
-    def _add_adapter(self, layer: nn.Module, names: list[str], states: torch.Tensor, output: torch.Tensor) -> None:
-        states, output = states[:, -self._num_columns :], output[:, -self._num_columns :]
-        for name in names:
-            if name in layer.lora_A:
-                lora_A, lora_B = layer.lora_A[name], layer.lora_B[name]
-                added = lora_B(lora_A(states.to(lora_A.weight.dtype)))
-                output.add_(added.to(output.dtype), alpha=layer.scaling[name])
+    def _get_addition(self, layer: nn.Module) -> Callable[[torch.Tensor, torch.Tensor], None] | None:
+        (name,) = layer.active_adapters
+        if name not in layer.lora_A:
+            return None
+        lora_A, lora_B, scaling = layer.lora_A[name].weight, layer.lora_B[name], layer.scaling[name]
+        weight, bias = lora_B.weight, lora_B.bias
 
-    def _exchange_rows(self, layer: nn.Module, names: list[str], tokens: torch.Tensor, output: torch.Tensor) -> None:
-        scale = getattr(layer.get_base_layer(), "embed_scale", 1.0)  # as Gemma's
-        for name in names:
-            if layer.token_indices.get(name):
-                (row,) = layer.trainable_tokens_delta[name]
-                output[:, -self._num_columns :] = (row * scale).to(output.dtype)
+        def add(states: torch.Tensor, output: torch.Tensor) -> None:
+            # In one piece and in the dtype of the adapter: a third less time on a CPU than slices in bfloat16.
+            states = states[:, -self._num_columns :].reshape(-1, states.shape[-1]).to(lora_A.dtype)
+            output = output[:, -self._num_columns :]
+            output.add_(linear(linear(states, lora_A), weight, bias).view(output.shape), alpha=scaling)
+
+        return add
+
+    def _get_row_exchange(self, layer: nn.Module) -> Callable[[torch.Tensor, torch.Tensor], None] | None:
+        (name,) = layer.active_adapters
+        if not layer.token_indices.get(name):
+            return None
+        (row,) = layer.trainable_tokens_delta[name]
+        row = row * getattr(layer.get_base_layer(), "embed_scale", 1.0)  # as Gemma's
+
+        def exchange(tokens: torch.Tensor, output: torch.Tensor) -> None:
+            output[:, -self._num_columns :] = row
+
+        return exchange
 
 
 def has_gated_adapter(model: PreTrainedModel) -> bool:

@@ -140,12 +140,3 @@ def test_a_gated_adapter_needs_transformers_and_peft_alone(tmp_path):
     repository = {"custom_generate": str(tmp_path / "adapter"), "trust_remote_code": True}
     again = model.generate(**prompts, **lossless, **repository, return_dict_in_generate=True)
     assert again.sequences.tolist() == expected and again.num_forward_passes == output.num_forward_passes
-
-
-def test_an_adapter_is_loaded_in_the_dtype_of_its_base_model(tmp_path):
-    base, model = base_and_gated()
-    base.to(torch.bfloat16).save_pretrained(tmp_path / "base")
-    model.peft_config["default"].base_model_name_or_path = str(tmp_path / "base")
-    save_pretrained(model, tmp_path / "adapter")
-    model = AutoMARSModelForCausalLM.from_pretrained(tmp_path / "adapter", dtype=torch.bfloat16)
-    assert {parameter.dtype for parameter in model.parameters()} == {torch.bfloat16}
