@@ -10,6 +10,7 @@ from .batch import Batch
 from .cache import MARSCache, MARSCacheLayer
 from .decode import decoding_mode
 from .decoder import MARSDecoder
+from .gated_adapter import get_gated_adapter
 from .generate import generate, prepare
 from .options import DecodingOptions, Mode
 from .output import MARSGenerateOutput, StepOutput
@@ -28,6 +29,7 @@ __all__ = [
     "SamplingParams",
     "StepOutput",
     "decoding_mode",
+    "get_gated_adapter",
     "generate",
     "prepare",
     "use_attention",

@@ -11,6 +11,7 @@ from transformers.generation import StopStringCriteria
 
 from .decode import create_decoder, decode
 from .decoder import MARSDecoder
+from .gated_adapter import get_gated_adapter
 from .options import DecodingOptions, Mode, Threshold
 from .output import MARSGenerateOutput
 from .plain import generate_plainly
@@ -123,7 +124,8 @@ def generate(
     given |= {"mars_verify": mars_verify, "mars_metric": mars_metric}
     arguments = collect_mars_arguments(model, given, kwargs)
     if not arguments or arguments == {"mars_verify": False}:
-        return GenerationMixin.generate(model, **kwargs)
+        with get_gated_adapter(model).attached():  # the base model itself
+            return GenerationMixin.generate(model, **kwargs)
     if kwargs.get("streamer") is None:
         return generate_with_masks(model, arguments, **kwargs)
     streamer = AcceptedTokensStreamer(kwargs.pop("streamer"))

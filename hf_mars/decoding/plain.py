@@ -8,6 +8,7 @@ from transformers import GenerationMixin, LogitsProcessor, LogitsProcessorList, 
 from transformers.generation.utils import GenerateOutput
 
 from .acceptance_counts import AcceptanceCounts, by_row
+from .gated_adapter import get_gated_adapter
 from .options import DecodingOptions
 from .output import MARSGenerateOutput
 from .stopping import StoppingRule
@@ -44,7 +45,8 @@ def generate_plainly(
     options.read_threshold(batch_size=1 if given is None else len(given))  # for its errors
     processors = LogitsProcessorList(kwargs.pop("logits_processor", None) or [])
     processors.append(ExcludeMaskToken(options.mask_token_id))
-    output = GenerationMixin.generate(model, logits_processor=processors, **kwargs)
+    with get_gated_adapter(model).attached():
+        output = GenerationMixin.generate(model, logits_processor=processors, **kwargs)
     # Without any input the prompt is one beginning-of-sequence token.
     prompt_length = prompt.shape[1] if prompt is not None else int(embeds is None)
     eos, pad = lookup("eos_token_id"), lookup("pad_token_id")

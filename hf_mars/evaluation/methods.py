@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from transformers import GenerationMixin, PreTrainedModel
 
-from ..decoding import AcceptanceCounts, MARSGenerateOutput, Mode
+from ..decoding import AcceptanceCounts, MARSGenerateOutput, Mode, get_gated_adapter
 from .baselines import decode_block_synchronously, decode_jacobi, decode_without_cache
 from .clock import ForwardClock
 
@@ -151,7 +151,8 @@ def decode(
     elif method.name == "assisted":
         options["assistant_model"] = draft
     # The door of transformers itself, so that not even the check for `mars_*` arguments is in the way.
-    sequences = GenerationMixin.generate(model, **inputs, **options)
+    with get_gated_adapter(model).attached():
+        sequences = GenerationMixin.generate(model, **inputs, **options)
     tokens = [cut(row, eos_token_ids) for row in sequences[:, prompt_length:].tolist()]
     if method.name in ("prompt lookup", "assisted"):
         return Decoded(tokens, [clock.num_forwards])
