@@ -4,9 +4,12 @@ import time
 
 import pytest
 import torch
+from transformers import GenerationMixin
 
-from hf_mars.serving import ThresholdPolicy
+from hf_mars.serving import Scheduler, ThresholdPolicy
+from tests.gated import base_and_gated
 from tests.serving.scheduling import Collector, alone, request, run
+from tests.tiny import ragged_prompts
 
 
 @pytest.fixture(scope="module")
@@ -112,3 +115,21 @@ class TestThreshold:
     def test_a_metric_needs_a_threshold_of_its_own(self, make_scheduler):
         (collector,) = run(make_scheduler(), [request(1, mars_arguments={"mars_metric": "entropy"})])
         assert "mars_threshold" in collector.failure.message
+
+
+def test_with_an_adapter_on_masks_alone_answers_are_those_of_the_base():
+    base, model = base_and_gated()
+    scheduler = Scheduler(model.get_base_model(), ThresholdPolicy("fixed", 0.0, 0.3, verify=True), max_rows=3)
+    trained = ragged_prompts([5, 9, 3, 7])
+    prompts = [row[mask.bool()] for row, mask in zip(*trained.values(), strict=True)]
+    try:
+        together = run(
+            scheduler,
+            [request(0, prompt_ids=prompt.tolist(), max_new_tokens=24, sampling={}) for prompt in prompts],
+        )
+    finally:
+        scheduler.close(timeout=0)
+    for one, prompt in zip(together, prompts, strict=True):
+        plain = GenerationMixin.generate(base, prompt[None], max_new_tokens=24, do_sample=False)
+        assert one.token_ids == plain[0, len(prompt) :].tolist()
+    assert scheduler.counts.row_forward_passes < 0.9 * scheduler.counts.generated_tokens
