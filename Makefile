@@ -4,10 +4,14 @@ BIN := $(VENV)/bin
 VENV_VLLM ?= .venv-vllm
 ARGS ?=
 
-.PHONY: quickstart test test-slow test-vllm lint clean
+.PHONY: quickstart quickstart-exact test test-slow test-vllm lint clean
 
 quickstart: $(VENV)/quickstart
 	$(BIN)/hf-mars quickstart $(ARGS)
+
+# The model stays as it is: an adapter on the masks alone, trained on the model's own answers.
+quickstart-exact: $(VENV)/quickstart
+	$(BIN)/hf-mars quickstart --gated --output-dir runs/quickstart-exact $(ARGS)
 
 # One process a core, and a file's tests in one of them: they share servers and models.
 test: $(VENV)/installed

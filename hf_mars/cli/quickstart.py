@@ -11,7 +11,7 @@ from typing import Any
 import datasets
 import torch
 from datasets import Dataset
-from transformers import AutoTokenizer
+from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.trainer_callback import PrinterCallback
 from transformers.utils import logging
 
@@ -30,6 +30,7 @@ from ..evaluation.tasks.word_problems import HELD_OUT_SEED, NUM_RESERVED, extrac
 from ..hub import CheckpointCard
 from ..missing_paths import check_path
 from ..native_dtype import choose_dtype
+from ..own_answers import AnswerSettings, ModelAnswerer, regenerate, select_prompts
 from ..training import MARSConfig, MARSTrainer
 from .argument_types import folder, integer, number
 from .data import load_any_dataset, select_split
@@ -43,8 +44,10 @@ __all__ = ["add_parser", "run"]
 TASK = "held-out problems"
 NUM_HELD_OUT = 32
 NUM_SINGLE = 8
+NUM_ANSWERS = 256
 LOSSY_THRESHOLDS = (0.95, 0.9, 0.7, 0.5)
 VERIFY_THRESHOLDS = (0.5,)
+LEARNING_RATE, GATED_LEARNING_RATE = 3e-4, 1e-3
 
 USAGE = """To use the checkpoint:
 
@@ -74,8 +77,18 @@ def add_parser(subparsers) -> None:
     parser.add_argument("--dataset", help="local path or Hub id; default: generated step-by-step word problems")
     parser.add_argument("--mask-token", help="name of the mask token, see MARSConfig")
     parser.add_argument("--block-size", type=integer(at_least=2), default=4, help="most tokens a forward may add")
+    parser.add_argument(
+        "--gated",
+        action="store_true",
+        help="leave the model as it is, and train an adapter on the masks alone, with the model's own answers",
+    )
     parser.add_argument("--batch-size", type=integer(at_least=1), default=4, help="sequences a training step")
-    parser.add_argument("--learning-rate", type=number(above=0), default=3e-4, help="peak learning rate")
+    parser.add_argument(
+        "--learning-rate",
+        type=number(above=0),
+        default=None,
+        help=f"peak learning rate; default: {LEARNING_RATE:g}, with --gated {GATED_LEARNING_RATE:g}",
+    )
     parser.add_argument(
         "--dtype",
         default="auto",
@@ -95,7 +108,8 @@ def run(options: argparse.Namespace) -> None:
         datasets.disable_progress_bars()
         logging.disable_progress_bar()
     torch.manual_seed(options.seed)
-    timed_training = TimedTraining(options.minutes * 60, options.learning_rate)
+    rate = options.learning_rate or (GATED_LEARNING_RATE if options.gated else LEARNING_RATE)
+    timed_training = TimedTraining(options.minutes * 60, rate)
     with one_line_errors("hf-mars quickstart"):
         dtype = choose_dtype(options.dtype, find_device())
         if dtype not in (torch.float32, torch.bfloat16):
@@ -103,13 +117,19 @@ def run(options: argparse.Namespace) -> None:
         if options.model is not None:
             check_path(options.model, "--model")
         train_dataset, held_out = load_problems(options.dataset, options.seed)
-        trainer = build_trainer(options, train_dataset, timed_training, bf16=dtype == torch.bfloat16)
+        if options.gated:
+            train_dataset = answer_problems(options, train_dataset, dtype)
+        trainer = build_trainer(options, train_dataset, timed_training, dtype)
     checkpoint = options.output_dir / "checkpoint"
 
     print(
         f"Fine-tuning {options.model or 'SmolLM2-135M-Instruct'} on {len(train_dataset)} problems for "
         f"{options.minutes:g} minutes in {str(dtype).removeprefix('torch.')}, block size {options.block_size}.\n"
-        "One run serves as both stages of the paper: the clean stream carries the AR loss of stage 1."
+        + (
+            "The model stays as it is: an adapter on the masks alone learns to say what the model says."
+            if options.gated
+            else "One run serves as both stages of the paper: the clean stream carries the AR loss of stage 1."
+        )
     )
     trainer.remove_callback(PrinterCallback)  # the progress bar shows the losses
     trainer.train()
@@ -128,23 +148,38 @@ def find_device() -> torch.device:
     return torch.accelerator.current_accelerator() or torch.device("cpu")
 
 
+def answer_problems(options: argparse.Namespace, problems: Dataset, dtype: torch.dtype) -> Dataset:
+    """The model's own answers to some of the problems; those of an interrupted run stay."""
+    name = options.model or str(load_smollm2())
+    prompts = select_prompts(problems, limit=NUM_ANSWERS)
+    print(f"Answering {len(prompts)} of the problems with the model itself.", flush=True)
+    settings = AnswerSettings(temperature=0.0, max_new_tokens=128, seed=options.seed)
+    model = AutoModelForCausalLM.from_pretrained(name, dtype=dtype).to(find_device()).eval()
+    answerer = ModelAnswerer(model, AutoTokenizer.from_pretrained(name), settings)
+    described = {"model": Path(name).name, "dataset": Path(options.dataset or "word problems of hf_mars").name}
+    described["dtype"] = str(dtype).removeprefix("torch.")
+    answers = regenerate(prompts, answerer, options.output_dir / "answers", {**described, **settings.to_dict()})
+    return answers.select_columns(["prompt", "completion"])
+
+
 def build_trainer(
-    options: argparse.Namespace, train_dataset: Dataset, timed_training: TimedTraining, bf16: bool
+    options: argparse.Namespace, train_dataset: Dataset, timed_training: TimedTraining, dtype: torch.dtype
 ) -> MARSTrainer:
-    """The model, and how it is trained: float32 weights, and bfloat16 matrix products with `bf16`."""
+    """The model, and how it is trained: in float32, with matrix products in `dtype`; in `dtype` where it is frozen."""
     return MARSTrainer(
         model=options.model or str(load_smollm2()),
         args=MARSConfig(
             output_dir=str(options.output_dir / "trainer"),
             block_size=options.block_size,
+            mask_gated=options.gated,
             # SmolLM2 has no spare embedding row, but a special token that no data uses.
             mask_token=options.mask_token or (None if options.model else "<empty_output>"),
             per_device_train_batch_size=options.batch_size,
-            learning_rate=options.learning_rate,
+            learning_rate=timed_training.learning_rate,
             lr_scheduler_type="cosine",  # by the clock, see TimedTraining
             warmup_steps=timed_training.warmup_steps,
             num_train_epochs=1000,  # the clock ends the training
-            bf16=bf16,
+            bf16=dtype == torch.bfloat16,
             use_cpu=find_device().type == "cpu",
             gradient_checkpointing=False,
             logging_steps=5,
@@ -153,7 +188,7 @@ def build_trainer(
             disable_tqdm=True,
             dataloader_pin_memory=torch.cuda.is_available(),
             seed=options.seed,
-            model_init_kwargs={"dtype": "float32"},
+            model_init_kwargs={"dtype": str(dtype).removeprefix("torch.") if options.gated else "float32"},
         ),
         train_dataset=train_dataset,
         callbacks=[timed_training],

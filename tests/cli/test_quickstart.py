@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from hf_mars.cli import main
+from hf_mars.cli import main, quickstart
 from tests.tiny_text import byte_level_tokenizer, counting_examples, text_model
 
 
@@ -47,6 +47,24 @@ def test_trains_and_decodes_in_bfloat16(tmp_path, base_model, capsys):
     record = json.loads((tmp_path / "run" / "results.json").read_text())
     assert record["environment"]["dtype"] == "bfloat16" and record["training"]
     assert "minutes in bfloat16" in capsys.readouterr().out
+
+
+def test_gated_leaves_the_model_as_it_is(tmp_path, base_model, capsys, monkeypatch):
+    for name, value in {"NUM_HELD_OUT": 4, "NUM_SINGLE": 2, "LOSSY_THRESHOLDS": (0.5,)}.items():
+        monkeypatch.setattr(quickstart, name, value)  # a model that is not trained never comes to its end
+    counting_examples(20).to_json(tmp_path / "data.jsonl")
+    main(
+        ["quickstart", "--gated", "--model", str(base_model), "--dataset", str(tmp_path / "data.jsonl")]
+        + ["--minutes", "0.1", "--dtype", "float32", "--output-dir", str(tmp_path / "run")]
+    )
+    answers = [json.loads(line) for line in (tmp_path / "run" / "answers" / "train.jsonl").read_text().splitlines()]
+    assert len(answers) == 16, "one for each problem that is not held out"
+    record = json.loads((tmp_path / "run" / "results.json").read_text())
+    assert record["training"][0]["mask_accuracy"] < record["training"][-1]["mask_accuracy"]
+    assert all(result["identical"] == 1.0 for result in record["results"] if result["mode"] == "verify")
+    checkpoint = tmp_path / "run" / "checkpoint"
+    assert (checkpoint / "adapter_config.json").exists() and not (checkpoint / "model.safetensors").exists()
+    assert "stays as it is" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
