@@ -119,11 +119,15 @@ def has_gated_adapter(model: PreTrainedModel) -> bool:
     Raises:
         `ValueError`: If it is not the only one that is active.
     """
-    configs, mars = getattr(model, "peft_config", {}), getattr(model.config, "mars", None)
-    layer = next((module for module in model.modules() if hasattr(module, "lora_variant")), None)
-    if not configs or not mars or layer is None or layer.disable_adapters:
+    mars = getattr(model.config, "mars", None)
+    configs = getattr(model, "peft_config", {}) if mars else {}  # PEFT sets it on the model that it gives layers to
+    names = {name for name, config in configs.items() if is_gated(config, mars["mask_token_id"])}
+    if not names:
         return False
-    gated = [is_gated(configs[name], mars["mask_token_id"]) for name in layer.active_adapters]
+    layer = next((module for module in model.modules() if hasattr(module, "lora_variant")), None)
+    if layer is None or layer.disable_adapters:
+        return False
+    gated = [name in names for name in layer.active_adapters]
     if any(gated) and len(gated) > 1:
         raise ValueError(
             f"The adapters {list(layer.active_adapters)} are active together, and one of them acts on masks alone: "
