@@ -4,6 +4,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 import torch
+from transformers import Cache
 
 from .acceptance import first_columns
 from .cache import MARSCache
@@ -154,11 +155,19 @@ class Batch:
 
     def advance_context(self, length: int) -> None:
         """Commit what [`~Batch.build_context_window`] has built, once it is forwarded."""
-        num_read, rows = self._num_read(length), self.rows
-        counts = num_read.to(self.sequences.device)
+        num_read = self._num_read(length)
+        self.cache.commit(num_read.to(self.sequences.device), length=int((self.host.cursor + num_read).max()))
+        self._drop_context(num_read)
+
+    def take_context(self, past: Cache) -> None:
+        """Take the beginning of every row's context from a cache that holds it, instead of forwarding it."""
+        self.cache.load(past)
+        self._drop_context(self._num_read(past.get_seq_length()))
+
+    def _drop_context(self, num_read: torch.Tensor) -> None:
+        rows, counts = self.rows, num_read.to(self.sequences.device)
         num_pending, cursor = self.host.num_pending - num_read, self.host.cursor + num_read
         self.host = replace(self.host, num_pending=num_pending, cursor=cursor)
-        self.cache.commit(counts, length=int(cursor.max()))
         tokens = first_columns(rows.tokens, counts, int(num_pending.max()))
         self.rows = replace(rows, tokens=tokens, num_pending=rows.num_pending - counts)
 

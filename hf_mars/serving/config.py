@@ -52,6 +52,9 @@ class ServingConfig:
             Tokens of prompts to read between two steps.
         kv_memory (`float`, *optional*):
             Gigabytes for keys and values. By default a share of the free memory, see [`KVBudget`].
+        enable_prefix_caching (`bool`, *optional*, defaults to `True`):
+            Whether a fifth of that memory remembers prompts, so that a chat's next turn, a shared system prompt, or
+            the second of `n` answers is not read again.
 
         > Parameters that limit a request
 
@@ -108,6 +111,10 @@ class ServingConfig:
     kv_memory: float | None = field(
         default=None,
         metadata={"help": "Gigabytes for keys and values. By default a share of the free memory."},
+    )
+    enable_prefix_caching: bool = field(
+        default=True,
+        metadata={"help": "Whether a fifth of that memory remembers prompts, so that no beginning is read twice."},
     )
     max_prompt_tokens: int | None = field(
         default=None,
@@ -175,7 +182,15 @@ class ServingConfig:
             `ValueError`: If `kv_memory` is too small for the model.
         """
         budget = KVBudget(model, self.kv_memory)
-        return Scheduler(model, self.make_policy(), budget, self.max_rows, max_queue, self.prefill_chunk)
+        return Scheduler(
+            model,
+            self.make_policy(),
+            budget,
+            max_rows=self.max_rows,
+            max_queue=max_queue,
+            prefill_chunk=self.prefill_chunk,
+            enable_prefix_caching=self.enable_prefix_caching,
+        )
 
 
 @dataclass

@@ -18,6 +18,7 @@ class Counts:
         row_forward_passes (`int`): The same, counted for each row.
         generated_tokens (`int`): Tokens.
         prompt_tokens (`int`): Tokens of prompts.
+        cached_tokens (`int`): Of them, those that were known from earlier prompts.
         finished, failed, cancelled (`int`): Requests that ended so.
         spec_decode ([`AcceptanceCounts`]): Drafts of all requests.
     """
@@ -26,6 +27,7 @@ class Counts:
     row_forward_passes: int = 0
     generated_tokens: int = 0
     prompt_tokens: int = 0
+    cached_tokens: int = 0
     finished: int = 0
     failed: int = 0
     cancelled: int = 0

@@ -12,6 +12,7 @@ from ..decoding.plan import max_columns
 from ..decoding.positions import get_switch_length
 from ..decoding.sampling import read_row_threshold
 from .policy import ThresholdPolicy
+from .prefix_cache import PrefixCache
 from .request import Failure, GenerationRequest, RequestOutput
 
 
@@ -35,6 +36,7 @@ class Job:
         token_ids (`list[int]`): What it has generated.
         decoder ([`MARSDecoder`], *optional*): Its own, until its prompt is read and it joins the batch.
         params ([`SamplingParams`], *optional*): How it decodes.
+        num_cached (`int`): Tokens of the prompt that were known from earlier ones.
         is_cancelled (`bool`): Whether nobody waits for it any more.
         reads_alone (`bool`): Whether its prompt may not be read with others, as that failed.
     """
@@ -45,10 +47,12 @@ class Job:
         self.decoder: MARSDecoder | None = None
         self.params: SamplingParams | None = None
         self.is_cancelled = self.reads_alone = False
+        self.num_cached = 0
 
-    def start(self, model: PreTrainedModel, policy: ThresholdPolicy) -> None:
+    def start(self, model: PreTrainedModel, policy: ThresholdPolicy, prefixes: PrefixCache | None = None) -> None:
         """
-        Give it a decoder of its own, which `generate` prepares. What the request sets wins over the policy.
+        Give it a decoder of its own, which `generate` prepares. What the request sets wins over the policy. What
+        `prefixes` knows of its prompt is not read again.
 
         Raises:
             As `generate`.
@@ -69,6 +73,10 @@ class Job:
             **request.sampling,
         )
         self.params = self.decoder.batch.sampling.params[0]
+        past = None if prefixes is None else prefixes.find(request.prompt_ids)
+        self.num_cached = 0 if past is None else past.get_seq_length()
+        if past is not None:
+            self.decoder.batch.take_context(past)
 
     def leave_decoder(self) -> None:
         """Its prompt is read, and the batch goes on with what its decoder held."""

@@ -41,6 +41,14 @@ class KVBudget:
             needed = self.slots(1) * self.bytes_per_slot / GIGABYTE
             raise ValueError(f"`kv_memory` must be at least {needed:.2g} gigabytes for this model.")
 
+    def set_aside(self, share: float) -> int:
+        """Take a share of the slots out of the budget, for another use, and tell how many: none of too few."""
+        num_slots = int(share * self.num_slots)
+        if self.num_slots - num_slots < self.slots(1):
+            return 0
+        self.num_slots -= num_slots
+        return num_slots
+
     def fits(self, num_rows: int, length: int) -> bool:
         """Whether that many rows of that length fit."""
         return self.use(num_rows, length) <= 1

@@ -17,6 +17,7 @@ from .job import Job, Sink, count_slots, get_max_length, try_to_start
 from .logprobs import read_logprobs
 from .memory import KVBudget
 from .policy import Load, ThresholdPolicy
+from .prefix_cache import PrefixCache
 from .request import Failure, GenerationRequest, QueueFull, RequestOutput, TokenLogprob
 
 
@@ -25,6 +26,7 @@ __all__ = ["Scheduler"]
 logger = logging.getLogger(__name__)
 
 SECONDS_AFTER_A_FAULT = 0.1  # one that lasts must not keep a core busy
+PREFIX_SHARE = 0.2  # of the memory for keys and values
 
 
 class Scheduler:
@@ -47,6 +49,8 @@ class Scheduler:
         max_rows (`int`, *optional*, defaults to 16): Requests that decode at once.
         max_queue (`int`, *optional*, defaults to 64): Requests that may wait.
         prefill_chunk (`int`, *optional*, defaults to 256): Tokens of prompts to read between two steps.
+        enable_prefix_caching (`bool`, *optional*, defaults to `True`):
+            Whether a fifth of the memory remembers prompts, so that what another one begins with is not read again.
 
     Raises:
         `ValueError`: If a number is not positive, or the checkpoint's generation configuration spoils every request.
@@ -60,6 +64,7 @@ class Scheduler:
         max_rows: int = 16,
         max_queue: int = 64,
         prefill_chunk: int = 256,
+        enable_prefix_caching: bool = True,
     ):
         for name, value in (("max_rows", max_rows), ("max_queue", max_queue), ("prefill_chunk", prefill_chunk)):
             if value < 1:
@@ -67,6 +72,7 @@ class Scheduler:
         self.model, self.policy = follow_generation_config(model), policy or ThresholdPolicy()
         self.budget = budget or KVBudget(model)
         self.max_rows, self.max_queue, self.prefill_chunk = max_rows, max_queue, prefill_chunk
+        self.prefixes = PrefixCache(self.budget.set_aside(PREFIX_SHARE) if enable_prefix_caching else 0)
         self.max_length = get_max_length(model)
         self.counts = Counts()
         try_to_start(self.model, self.policy)
@@ -232,7 +238,9 @@ class Scheduler:
             return
         if decoder.batch.num_unread == 0:
             self._joining = [job for job in self._joining if job not in group]
-            self.counts.add(prompt_tokens=sum(len(job.request.prompt_ids) for job in group))
+            for row, job in enumerate(group):
+                self.counts.add(prompt_tokens=len(job.request.prompt_ids), cached_tokens=job.num_cached)
+                self.prefixes.add(job.request.prompt_ids, decoder.batch.cache, row)
             self._join(group, decoder)
 
     def _start_group(self) -> list[Job]:
@@ -241,7 +249,9 @@ class Scheduler:
         for job in list(self._joining):
             try:
                 if job.decoder is None:
-                    job.start(self.model, self.policy)
+                    if self.prefixes.will_know(job.request.prompt_ids, [one.request.prompt_ids for one in group]):
+                        break
+                    job.start(self.model, self.policy, self.prefixes)
             except Exception as error:
                 self._joining.remove(job)
                 self._fail(job, error)
