@@ -59,7 +59,7 @@ class PrefixCache:
             row (`int`): In which row.
         """
         known = tuple(token_ids[:-1])
-        if not LEAST_LENGTH <= len(known) <= self.num_slots or known in self._entries:
+        if not LEAST_LENGTH <= len(known) <= self.num_slots or self._find_longest(known)[1] == len(known):
             return
         for prompt in [prompt for prompt in self._entries if known[: len(prompt)] == prompt]:
             del self._entries[prompt]  # the new one tells all that this one does
