@@ -237,10 +237,10 @@ class Scheduler:
                 job.start_over_alone()
             return
         if decoder.batch.num_unread == 0:
-            self._joining = [job for job in self._joining if job not in group]
             for row, job in enumerate(group):
-                self.counts.add(prompt_tokens=len(job.request.prompt_ids), cached_tokens=job.num_cached)
                 self.prefixes.add(job.request.prompt_ids, decoder.batch.cache, row)
+                self.counts.add(prompt_tokens=len(job.request.prompt_ids), cached_tokens=job.num_cached)
+            self._joining = [job for job in self._joining if job not in group]
             self._join(group, decoder)
 
     def _start_group(self) -> list[Job]:
