@@ -75,9 +75,6 @@ class Batch:
         max_length, block_size = self.sampling.max_length, self.sampling.largest_block
         capacity = max_length + context.slot_offset + 2 * block_size
         self.cache = MARSCache(num_layers, batch_size, device, capacity=capacity if static else None)
-        if context.past is not None:
-            self.cache.load(context.past)
-        past_length = self.cache.get_seq_length()
 
         # One block of room past the end, as tokens are written before they are cut.
         self.sequences = torch.nn.functional.pad(
@@ -86,7 +83,7 @@ class Batch:
         self.uniforms = draw_uniforms(self.sampling, prompt_length, self.sequences.shape[1])
         missing = context.length - context.position_ids.shape[1]
         self._context_positions = torch.nn.functional.pad(context.position_ids.expand(batch_size, -1), (missing, 0))
-        pending = torch.nn.functional.pad(input_ids, (context.slot_offset, 0))[:, past_length:]
+        pending = torch.nn.functional.pad(input_ids, (context.slot_offset, 0))
         lengths = input_ids.new_full((batch_size,), prompt_length)
         all_real = torch.ones(batch_size, context.length, dtype=torch.bool, device=device)
         self.rows = Rows(
@@ -100,7 +97,9 @@ class Batch:
             is_real=all_real if context.attention_mask is None else context.attention_mask.bool(),
             is_active=torch.ones_like(lengths, dtype=torch.bool),
         )
-        self.host = HostRows.without_drafts(batch_size, pending.shape[1], past_length, prompt_length)
+        self.host = HostRows.without_drafts(batch_size, pending.shape[1], prompt_length)
+        if context.past is not None:
+            self.take_context(context.past)
         self.is_first, self.is_done, self.is_open = True, False, False
 
     @property

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 import torch
 from torch import nn
@@ -39,7 +39,7 @@ class GatedAdapter:
     """
 
     def __init__(self, model: PreTrainedModel):
-        self._modules = WeakKeyDictionary({model: None})
+        self._model = ref(model)
         self._num_users, self._num_columns = 0, 0
         self._hooks = ExitStack()
 
@@ -66,7 +66,7 @@ class GatedAdapter:
             self._num_columns = 0
 
     def _attach(self) -> None:
-        (model,) = self._modules
+        model = self._model()
         if has_gated_adapter(model):
             for layer in list(model.modules()):
                 if hasattr(layer, "trainable_tokens_delta"):

@@ -68,14 +68,14 @@ class HostRows:
     confidences: torch.Tensor
 
     @classmethod
-    def without_drafts(cls, num_rows: int, num_pending: int, cursor: int, length: int) -> "HostRows":
+    def without_drafts(cls, num_rows: int, num_pending: int, length: int) -> "HostRows":
         """Rows that are all alike, before the first step."""
         ones = torch.ones(num_rows, dtype=torch.long)
         return cls(
             ids=torch.arange(num_rows),
             num_pending=ones * num_pending,
             num_drafts=ones * 0,
-            cursor=ones * cursor,
+            cursor=ones * 0,
             length=ones * length,
             is_active=ones.bool(),
             confidences=torch.zeros(num_rows, 0),
