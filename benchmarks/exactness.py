@@ -31,6 +31,7 @@ from hf_mars.cli.checkpoints import add_checkpoint_arguments, load_checkpoint
 from hf_mars.evaluation import describe_environment
 from hf_mars.evaluation.sweep import tokenize
 from hf_mars.evaluation.tasks import load_task
+from hf_mars.serving.prefix_cache import count_common
 
 
 ARMS = {"verify": True, "attention": "exact", "exact": "exact"}
@@ -65,11 +66,6 @@ def run_arm(model, inputs, name: str, **arguments):
         return generate(model, inputs, mars_verify=ARMS[name], **arguments)
     with patch("hf_mars.decoding.exact.find_uneven", lambda *args: []):
         return generate(model, inputs, mars_verify="exact", **arguments)
-
-
-def first_difference(left: list[int], right: list[int]) -> int:
-    pairs = zip(left, right, strict=False)
-    return next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(left), len(right)))
 
 
 def main() -> None:
@@ -111,7 +107,7 @@ def main() -> None:
             for name in options.arms:
                 rows, seconds, forwards = run_arm(model, inputs, name, mars_threshold=options.threshold, **limit)
                 parted = [row for row, tokens in enumerate(rows) if tokens != plain[row]]
-                at = [gaps[row][min(first_difference(rows[row], plain[row]), len(gaps[row]) - 1)] for row in parted]
+                at = [gaps[row][min(count_common(rows[row], plain[row]), len(gaps[row]) - 1)] for row in parted]
                 batch["arms"][name] = {"seconds": seconds, "forwards": forwards, "gaps_where_parted": at}
             record["batches"].append(batch)
             options.output.write_text(json.dumps(record, indent=1) + "\n")

@@ -1,14 +1,14 @@
 """Keys and values of prompts that were read before, for the requests that begin like them."""
 
 from collections import OrderedDict
+from collections.abc import Sequence
 
-import torch
 from transformers import DynamicCache
 
 from ..decoding.cache import MARSCache
 
 
-__all__ = ["PrefixCache"]
+__all__ = ["PrefixCache", "count_common"]
 
 LEAST_LENGTH = 16  # tokens below which reading is as quick as looking up
 
@@ -46,8 +46,9 @@ class PrefixCache:
         """Whether most of a prompt will be known once others are read, and is not yet, so that it had better wait."""
         if not LEAST_LENGTH < len(token_ids) <= self.num_slots:
             return False
-        _, known = self._find_longest(token_ids)
-        return any(count_common(token_ids, other) - known > len(token_ids) / 2 for other in being_read)
+        shared = max((count_common(token_ids, other) for other in being_read), default=0)
+        least = len(token_ids) / 2
+        return shared > least and shared - self._find_longest(token_ids)[1] > least
 
     def add(self, token_ids: list[int], cache: MARSCache, row: int) -> None:
         """
@@ -67,7 +68,7 @@ class PrefixCache:
             self._entries.popitem(last=False)
         self._entries[known] = copy_row(cache.layers, row, len(known))
 
-    def _find_longest(self, token_ids: list[int]) -> tuple[tuple[int, ...], int]:
+    def _find_longest(self, token_ids: Sequence[int]) -> tuple[tuple[int, ...], int]:
         lengths = [(prompt, count_common(prompt, token_ids)) for prompt in self._entries]
         return max(lengths, key=lambda pair: pair[1], default=((), 0))
 
@@ -80,8 +81,7 @@ def copy_row(layers: list, row: int, length: int) -> DynamicCache:
     return cache
 
 
-def count_common(left: list[int] | tuple[int, ...], right: list[int] | tuple[int, ...]) -> int:
-    """How many tokens two prompts have in common at their beginning."""
-    length = min(len(left), len(right))
-    differ = torch.tensor(left[:length]) != torch.tensor(right[:length])
-    return int(differ.to(torch.int8).argmax()) if bool(differ.any()) else length
+def count_common(left: Sequence[int], right: Sequence[int]) -> int:
+    """How many tokens two sequences have in common at their beginning."""
+    pairs = zip(left, right, strict=False)
+    return next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(left), len(right)))
