@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 VENV_VLLM ?= .venv-vllm
 ARGS ?=
 
-.PHONY: quickstart quickstart-exact test test-slow test-vllm lint clean
+.PHONY: quickstart quickstart-exact test test-slow test-vllm wheel-test lint docs clean
 
 quickstart: $(VENV)/quickstart
 	$(BIN)/hf-mars quickstart $(ARGS)
@@ -24,6 +24,22 @@ test-slow: $(VENV)/slow
 test-vllm: $(VENV_VLLM)/installed
 	$(VENV_VLLM)/bin/python -m pytest engines/vllm/tests -q $(ARGS)
 
+# Both distributions as they would be published, each wheel built from its source archive; then the wheel alone, in an
+# environment and a folder of its own.
+wheel-test:
+	rm -rf dist
+	set -e; folder=$$(mktemp -d); trap 'rm -rf "$$folder"' EXIT; \
+	$(PYTHON) -m venv "$$folder/build"; \
+	"$$folder/build/bin/pip" install --quiet --constraint constraints.txt build twine; \
+	"$$folder/build/bin/python" -m build --outdir dist .; \
+	"$$folder/build/bin/python" -m build --outdir dist engines/vllm; \
+	"$$folder/build/bin/twine" check --strict dist/*; \
+	$(PYTHON) -m venv "$$folder/venv"; \
+	"$$folder/venv/bin/pip" install --quiet --constraint constraints.txt torch; \
+	"$$folder/venv/bin/pip" install --quiet --constraint constraints.txt dist/hf_mars-*.whl; \
+	git ls-files hf_mars > "$$folder/files"; cd "$$folder"; \
+	"$$folder/venv/bin/python" -I "$(CURDIR)/tests/wheel.py" files
+
 lint: $(VENV)/installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -37,6 +53,14 @@ $(VENV)/quickstart: pyproject.toml constraints.txt
 
 $(VENV)/installed: $(VENV)/quickstart
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[quickstart,eval,demo,serve,dev]"
+	touch $@
+
+# Links between pages and every name in a docstring are checked; a warning is an error.
+docs: $(VENV)/docs
+	$(BIN)/sphinx-build --builder html --fail-on-warning --keep-going --fresh-env --quiet docs build/docs
+
+$(VENV)/docs: $(VENV)/installed
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[docs]"
 	touch $@
 
 # Ray is large, and only the slow tests need it.

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from .training import LogRunsCallback, MARSConfig, MARSTrainer
 
 
-__version__ = "0.1.0.dev0"
+__version__ = "0.1.0"
 
 __all__ = [
     "AutoMARSModelForCausalLM",

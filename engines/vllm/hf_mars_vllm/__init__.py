@@ -11,4 +11,4 @@ from .proposer import MARSProposer
 
 __all__ = ["MARSProposer"]
 
-__version__ = "0.1.0.dev0"
+__version__ = "0.1.0"
