@@ -102,7 +102,7 @@ def enable_mars(
             Block size of the training. Defaults to the one that `model.config.mars` names.
 
     Returns:
-        The same model, its `config.mars` set to `{"mask_token_id": ..., "block_size": ...}`.
+        [`PreTrainedModel`]: The same model; its `config.mars` has both numbers.
 
     Raises:
         `TypeError`: If an argument is not an integer.

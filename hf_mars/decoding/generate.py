@@ -154,7 +154,8 @@ def prepare(
         kwargs: Keyword arguments of `GenerationMixin.generate`, but for `streamer`, `synced_gpus` and `stop_strings`.
 
     Raises:
-        As [`generate`].
+        `TypeError`: As [`generate`].
+        `ValueError`: As [`generate`].
     """
     options = DecodingOptions.from_arguments(model, mars_arguments)
     if options.is_exact:

@@ -55,7 +55,8 @@ class Job:
         `prefixes` knows of its prompt is not read again.
 
         Raises:
-            As `generate`.
+            `TypeError`: As [`generate`].
+            `ValueError`: As [`generate`].
         """
         request = self.request
         input_ids = torch.tensor([request.prompt_ids + self.token_ids], device=model.device)
