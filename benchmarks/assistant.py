@@ -21,11 +21,10 @@ import statistics
 from pathlib import Path
 
 import torch
-from record import recorded_options
+from record import describe_run
 from transformers import GenerationMixin, PreTrainedModel
 
 from hf_mars.cli.checkpoints import add_checkpoint_arguments, load_checkpoint
-from hf_mars.evaluation import describe_environment
 from hf_mars.evaluation.clock import ForwardClock
 from hf_mars.evaluation.sweep import tokenize
 from hf_mars.evaluation.tasks import load_task
@@ -109,8 +108,7 @@ def main() -> None:
         for way, of_way in runs.items():
             print_row(times, way or "plain", of_way, runs[None])
         record[times] = {way or "plain": of_way for way, of_way in runs.items()}
-    environment = {**describe_environment(drafter.device), "dtype": str(drafter.dtype)}
-    record = {"options": recorded_options(options), "environment": environment, "layers": record}
+    record = {"environment": describe_run(options, drafter), "layers": record}
     options.output.write_text(json.dumps(record, indent=1) + "\n")
 
 
