@@ -22,6 +22,7 @@ from transformers import (
 from transformers.cache_utils import get_layer_types_and_kwargs
 from transformers.utils.peft_utils import find_adapter_config_file
 
+from .compat import is_stateful
 from .decoding import generate
 
 
@@ -67,13 +68,13 @@ def check_architecture(model: PreTrainedModel) -> None:
         layer_types = {"unknown"}
     is_attention_only = layer_types <= {"full_attention", "sliding_attention"}
     # A recurrent state cannot forget the masks it has read; only keys and values can be overwritten.
-    if not is_attention_only or getattr(model, "_is_stateful", False):
+    if not is_attention_only or is_stateful(model):
         raise ValueError(
             f"{type(model).__name__} has layers other than full or sliding-window attention ({sorted(layer_types)}), "
             "or keeps a state other than one key and value a token: MARS cannot decode with those."
         )
     parameters = inspect.signature(model.forward).parameters
-    if not {"cache", "use_cache"} <= parameters.keys() or not model._supports_default_dynamic_cache():
+    if not {"cache", "use_cache"} <= parameters.keys():
         raise ValueError(
             f"{type(model).__name__} keeps no key/value cache of the usual kind: its forward must take `cache` and "
             "`use_cache`, as MARS reads every token once."
