@@ -15,12 +15,7 @@ from transformers import PreTrainedModel
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 
-__all__ = ["PRIVATE_NAMES", "PrivateName", "is_stateful", "keeping_the_cache"]
-
-
-def is_stateful(model: PreTrainedModel) -> bool:
-    """Whether a model says that it keeps a state which cannot be taken back."""
-    return getattr(model, "_is_stateful", False)
+__all__ = ["PRIVATE_NAMES", "PrivateName", "keeping_the_cache"]
 
 
 @contextmanager
@@ -67,7 +62,6 @@ PRIVATE_NAMES = tuple(
         # transformers: the model and its attention
         ("transformers.PreTrainedConfig", "_attn_implementation", (), "a getter beside `set_attn_implementation`"),
         ("transformers.PreTrainedModel", "_can_set_attn_implementation", (), "an answer of `set_attn_implementation`"),
-        ("transformers.GenerationMixin", "_is_stateful", (), "public capability flags of models"),
         (
             "transformers.modeling_layers.GradientCheckpointingLayer",
             "_can_checkpoint_with_cache",

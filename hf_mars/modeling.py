@@ -22,7 +22,6 @@ from transformers import (
 from transformers.cache_utils import get_layer_types_and_kwargs
 from transformers.utils.peft_utils import find_adapter_config_file
 
-from .compat import is_stateful
 from .decoding import generate
 
 
@@ -66,12 +65,11 @@ def check_architecture(model: PreTrainedModel) -> None:
         layer_types = set(get_layer_types_and_kwargs(config)[0])
     except (AttributeError, KeyError, TypeError, ValueError):
         layer_types = {"unknown"}
-    is_attention_only = layer_types <= {"full_attention", "sliding_attention"}
     # A recurrent state cannot forget the masks it has read; only keys and values can be overwritten.
-    if not is_attention_only or is_stateful(model):
+    if not layer_types <= {"full_attention", "sliding_attention"}:
         raise ValueError(
             f"{type(model).__name__} has layers other than full or sliding-window attention ({sorted(layer_types)}), "
-            "or keeps a state other than one key and value a token: MARS cannot decode with those."
+            "which keep a state other than one key and value a token: MARS cannot decode with those."
         )
     parameters = inspect.signature(model.forward).parameters
     if not {"cache", "use_cache"} <= parameters.keys():
