@@ -2,9 +2,12 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 VENV_VLLM ?= .venv-vllm
+VENV_LOWEST ?= .venv-lowest
+VENV_NEWEST ?= .venv-newest
+EXTRAS := quickstart,eval,demo,serve,dev
 ARGS ?=
 
-.PHONY: quickstart quickstart-exact test test-slow test-vllm wheel-test lint docs clean
+.PHONY: quickstart quickstart-exact test test-slow test-lowest test-newest test-vllm wheel-test lint docs clean
 
 quickstart: $(VENV)/quickstart
 	$(BIN)/hf-mars quickstart $(ARGS)
@@ -19,6 +22,13 @@ test: $(VENV)/installed
 
 test-slow: $(VENV)/slow
 	$(BIN)/python -m pytest tests -q -m slow $(ARGS)
+
+# The two ends of the ranges in pyproject.toml.
+test-lowest: $(VENV_LOWEST)/installed
+	$(VENV_LOWEST)/bin/python -m pytest tests -q --numprocesses auto --dist loadfile $(ARGS)
+
+test-newest: $(VENV_NEWEST)/installed
+	$(VENV_NEWEST)/bin/python -m pytest tests -q --numprocesses auto --dist loadfile $(ARGS)
 
 # The real engine, on a tiny model, and on the quickstart's checkpoint where there is one.
 test-vllm: $(VENV_VLLM)/installed
@@ -52,7 +62,7 @@ $(VENV)/quickstart: pyproject.toml constraints.txt
 	touch $@
 
 $(VENV)/installed: $(VENV)/quickstart
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[quickstart,eval,demo,serve,dev]"
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[$(EXTRAS)]"
 	touch $@
 
 # Links between pages and every name in a docstring are checked; a warning is an error.
@@ -68,6 +78,21 @@ $(VENV)/slow: $(VENV)/installed
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[serve-ray]"
 	touch $@
 
+# uv reads the lowest version of each direct dependency out of pyproject.toml; pip finds out whether they go together.
+$(VENV_LOWEST)/installed: pyproject.toml
+	$(PYTHON) -m venv $(VENV_LOWEST)
+	$(VENV_LOWEST)/bin/pip install --quiet uv
+	$(VENV_LOWEST)/bin/uv pip compile pyproject.toml --quiet --all-extras --no-deps --resolution lowest-direct \
+		--python $(VENV_LOWEST)/bin/python --output-file $(VENV_LOWEST)/lowest.txt
+	$(VENV_LOWEST)/bin/pip install --quiet --constraint $(VENV_LOWEST)/lowest.txt torch
+	$(VENV_LOWEST)/bin/pip install --quiet --constraint $(VENV_LOWEST)/lowest.txt --editable ".[$(EXTRAS)]"
+	touch $@
+
+$(VENV_NEWEST)/installed: pyproject.toml
+	$(PYTHON) -m venv $(VENV_NEWEST)
+	$(VENV_NEWEST)/bin/pip install --quiet --upgrade --editable ".[$(EXTRAS)]"
+	touch $@
+
 # vLLM takes other versions of transformers and torch than hf_mars, so it has an environment of its own. Its torch is the
 # CPU build, which PyPI lacks: PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu. What comes with it for pictures
 # and sound does not fit that build, and is not needed.
@@ -79,4 +104,4 @@ $(VENV_VLLM)/installed: engines/vllm/pyproject.toml engines/vllm/constraints.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(VENV_VLLM) build dist *.egg-info
+	rm -rf $(VENV) $(VENV_VLLM) $(VENV_LOWEST) $(VENV_NEWEST) build dist *.egg-info

@@ -65,15 +65,14 @@ def check_architecture(model: PreTrainedModel) -> None:
         layer_types = set(get_layer_types_and_kwargs(config)[0])
     except (AttributeError, KeyError, TypeError, ValueError):
         layer_types = {"unknown"}
-    is_attention_only = layer_types <= {"full_attention", "sliding_attention"}
     # A recurrent state cannot forget the masks it has read; only keys and values can be overwritten.
-    if not is_attention_only or getattr(model, "_is_stateful", False):
+    if not layer_types <= {"full_attention", "sliding_attention"}:
         raise ValueError(
             f"{type(model).__name__} has layers other than full or sliding-window attention ({sorted(layer_types)}), "
-            "or keeps a state other than one key and value a token: MARS cannot decode with those."
+            "which keep a state other than one key and value a token: MARS cannot decode with those."
         )
     parameters = inspect.signature(model.forward).parameters
-    if not {"cache", "use_cache"} <= parameters.keys() or not model._supports_default_dynamic_cache():
+    if not {"cache", "use_cache"} <= parameters.keys():
         raise ValueError(
             f"{type(model).__name__} keeps no key/value cache of the usual kind: its forward must take `cache` and "
             "`use_cache`, as MARS reads every token once."

@@ -8,6 +8,8 @@ from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedM
 from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
+from .compat import can_switch_attention, get_attention_backend
+
 
 __all__ = ["EXACT_ATTENTION", "WINDOW_ATTENTION", "use_attention", "window_attention_forward"]
 
@@ -70,8 +72,8 @@ def use_attention(model: PreTrainedModel, name: str = WINDOW_ATTENTION) -> Itera
         model ([`PreTrainedModel`]): The model.
         name (`str`, *optional*, defaults to `WINDOW_ATTENTION`): A registered attention function.
     """
-    backend = model.config._attn_implementation
-    if backend != "sdpa" or not model._can_set_attn_implementation():
+    backend = get_attention_backend(model.config)
+    if backend != "sdpa" or not can_switch_attention(model):
         yield
         return
     model.set_attn_implementation(name)

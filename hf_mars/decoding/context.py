@@ -5,6 +5,8 @@ from dataclasses import dataclass
 import torch
 from transformers import Cache, GenerationConfig
 
+from .compat import get_mask_length
+
 
 __all__ = ["Context", "get_context_length"]
 
@@ -50,9 +52,7 @@ def get_context_length(
     """Number of slots before the first generated token: a passed cache may hold what `input_ids` leaves out."""
     past_length = 0 if past is None else past.get_seq_length()
     length = input_ids.shape[1] if inputs_embeds is None else inputs_embeds.shape[1]
-    mask_length = (
-        getattr(generation_config, "_mask_length", length) if attention_mask is None else attention_mask.shape[1]
-    )
+    mask_length = get_mask_length(generation_config, length) if attention_mask is None else attention_mask.shape[1]
     if inputs_embeds is None and mask_length == length + past_length:
         length = mask_length
     if mask_length != length:

@@ -19,6 +19,7 @@ from transformers.utils import logging
 from .acceptance_counts import AcceptanceCounts, by_row
 from .attention import EXACT_ATTENTION, WINDOW_ATTENTION, use_attention
 from .batch import Batch
+from .compat import can_compile, is_passed_by_user, optimized_for_decoding
 from .context import Context, get_context_length
 from .decoder import MARSDecoder
 from .exact import ExactForward
@@ -30,7 +31,7 @@ from .positions import get_switch_length
 from .processing import check_processors, for_row, is_position_wise
 from .row_arguments import check_row_arguments, get_peft_arguments
 from .sampling import SamplingParams
-from .stopping import StoppingRule
+from .stopping import StoppingRule, get_pad_token_id
 from .streaming import AcceptedTokensStreamer
 
 
@@ -93,7 +94,7 @@ def decode(
     outputs = []
     attention = EXACT_ATTENTION if options.is_exact else WINDOW_ATTENTION
     with decoding_mode(model, attention):
-        while model._has_unfinished_sequences(batch.is_done, synced_gpus, input_ids.device):
+        while is_unfinished(batch.is_done, synced_gpus, input_ids.device):
             if batch.is_done:  # other processes still decode, and need this one's share of the weights
                 model(input_ids=batch.sequences[:1, :1], use_cache=False)
                 continue
@@ -136,7 +137,7 @@ def decoding_mode(model: PreTrainedModel, attention: str = WINDOW_ATTENTION) -> 
         model ([`PreTrainedModel`]): The model.
         attention (`str`, *optional*, defaults to `WINDOW_ATTENTION`): See [`use_attention`].
     """
-    with use_attention(model, attention), get_gated_adapter(model).attached(), model._optimize_model_for_decode():
+    with use_attention(model, attention), get_gated_adapter(model).attached(), optimized_for_decoding(model):
         yield
 
 
@@ -167,7 +168,7 @@ def create_decoder(
     )
     check_processors(logits_processor)
     check_row_arguments(model_kwargs, batch_size=len(input_ids))
-    past = cache if getattr(cache, "_is_user_defined", False) else None
+    past = cache if is_passed_by_user(cache) else None
     length = get_context_length(input_ids, attention_mask, inputs_embeds, past, generation_config)
     batch_size, prompt_length = input_ids.shape
     stopping = StoppingRule(stopping_criteria, prompt_length, batch_size, options.mask_token_id)
@@ -189,12 +190,11 @@ def create_decoder(
         )
         for row in range(batch_size)
     ]
-    pad_token = generation_config._pad_token_tensor
     batch = Batch(
         Context(input_ids.long(), length, position_ids, attention_mask, inputs_embeds, past),
         params,
         model.config.get_text_config().num_hidden_layers,
-        pad_token_id=0 if pad_token is None else int(pad_token),
+        pad_token_id=get_pad_token_id(generation_config) or 0,
         use_cache=use_cache is not False,
         static=static,
         stopping=stopping if stopping.others else None,
@@ -203,7 +203,7 @@ def create_decoder(
     )
     has_scores = generation_config.return_dict_in_generate and generation_config.output_scores
     forward = ExactForward(model, batch) if options.is_exact else None
-    if batch.static and model._valid_auto_compile_criteria({"cache": batch.cache}, generation_config):
+    if batch.static and can_compile(model, batch.cache, generation_config):
         forward = model.get_compiled_call(generation_config.compile_config)
     return MARSDecoder(
         model,
@@ -221,6 +221,15 @@ def is_synced(model: PreTrainedModel, synced_gpus: bool | None) -> bool:
     is_distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
     world_size = torch.distributed.get_world_size() if is_distributed else 1
     return world_size > 1 and (is_deepspeed_zero3_enabled() or is_fsdp_managed_module(model))
+
+
+def is_unfinished(is_done: bool, synced_gpus: bool, device: torch.device) -> bool:
+    """Whether this process must run another forward: for its own rows or, with `synced_gpus`, for others."""
+    if not synced_gpus:
+        return not is_done
+    num_unfinished = torch.tensor(0 if is_done else 1, device=device)
+    torch.distributed.all_reduce(num_unfinished)
+    return num_unfinished.item() > 0
 
 
 def collect_counts(outputs: list[StepOutput], batch_size: int) -> tuple[list[list[int]], list[AcceptanceCounts]]:

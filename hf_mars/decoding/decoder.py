@@ -1,5 +1,6 @@
 """The decoding step: window, forward, decide, assemble, cut, commit."""
 
+import inspect
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -62,6 +63,7 @@ class MARSDecoder:
         self.model, self.batch, self.scores, self.model_kwargs = model, batch, scores, model_kwargs
         self.forward, self.planner = forward or model, planner or Planner(model)
         self.config, self.adapter = model.config.get_text_config(), get_gated_adapter(model)
+        self.takes_logits_to_keep = "logits_to_keep" in inspect.signature(model.forward).parameters
 
     @property
     def depends_on_forward(self) -> bool:
@@ -141,7 +143,7 @@ class MARSDecoder:
             known = batch.context.inputs_embeds[:, int(batch.host.cursor[0]) :][:, : window.input_ids.shape[1]]
             masks = self.model.get_input_embeddings()(window.input_ids[:, known.shape[1] :])
             inputs = {"inputs_embeds": torch.cat([known, masks.to(known)], dim=1)}
-        if self.model._supports_logits_to_keep():
+        if self.takes_logits_to_keep:
             inputs["logits_to_keep"] = num_logits
         # A window of equal rows without padding is plain causal: the model makes its own mask, or needs none.
         attention_mask = None

@@ -7,6 +7,7 @@ from transformers import PreTrainedConfig
 from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, and_masks
 
 from .attention import EXACT_ATTENTION, WINDOW_ATTENTION
+from .compat import get_attention_backend
 from .window import Window
 
 
@@ -30,9 +31,10 @@ def check_attention_backend(config: PreTrainedConfig) -> None:
     Raises:
         `ValueError`: If the attention backend takes no custom mask.
     """
-    if config._attn_implementation not in ("sdpa", WINDOW_ATTENTION, EXACT_ATTENTION, "eager", "flex_attention"):
+    backend = get_attention_backend(config)
+    if backend not in ("sdpa", WINDOW_ATTENTION, EXACT_ATTENTION, "eager", "flex_attention"):
         raise ValueError(
-            f"The attention backend {config._attn_implementation!r} ignores custom masks, which MARS needs here. Load "
+            f"The attention backend {backend!r} ignores custom masks, which MARS needs here. Load "
             "the model with `attn_implementation='sdpa'`."
         )
 
@@ -61,7 +63,7 @@ def create_attention_mask(
         `ValueError`: If the attention backend takes no mask of this kind (flash attention).
     """
     check_attention_backend(config)
-    backend = config._attn_implementation
+    backend = get_attention_backend(config)
 
     def build(mask_function: MaskPredicate):
         return ALL_MASK_ATTENTION_FUNCTIONS[backend](

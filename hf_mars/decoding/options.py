@@ -3,7 +3,7 @@
 import difflib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from enum import Enum
+from enum import StrEnum
 from numbers import Integral, Real
 from typing import Any
 
@@ -20,7 +20,7 @@ FIXED_THRESHOLD = 0.5  # of verified decoding where no step can be planned
 NAMES = ("mars_threshold", "mars_block_size", "mars_verify", "mars_metric")
 
 
-class Mode(str, Enum):
+class Mode(StrEnum):
     """
     How a forward adds tokens to a sequence. The values are the names that results go by.
 
@@ -32,9 +32,6 @@ class Mode(str, Enum):
     PLAIN = "AR"
     LOSSY = "lossy"
     VERIFY = "verify"
-
-    def __str__(self) -> str:
-        return self.value
 
 
 @dataclass(frozen=True)

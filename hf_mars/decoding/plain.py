@@ -8,10 +8,11 @@ from transformers import GenerationMixin, LogitsProcessor, LogitsProcessorList, 
 from transformers.generation.utils import GenerateOutput
 
 from .acceptance_counts import AcceptanceCounts, by_row
+from .compat import run_plain_loop
 from .gated_adapter import get_gated_adapter
 from .options import DecodingOptions
 from .output import MARSGenerateOutput
-from .stopping import StoppingRule
+from .stopping import StoppingRule, get_pad_token_id
 
 
 __all__ = ["ExcludeMaskToken", "count_plain", "generate_plainly", "sample_plainly"]
@@ -73,10 +74,11 @@ def sample_plainly(
         model, input_ids, logits_processor, stopping_criteria, kwargs: See [`decode`].
     """
     processors = LogitsProcessorList([ExcludeMaskToken(options.mask_token_id), *logits_processor])
-    output = model._sample(input_ids, processors, stopping_criteria, **kwargs)
+    output = run_plain_loop(
+        model, input_ids, logits_processor=processors, stopping_criteria=stopping_criteria, **kwargs
+    )
     stopping = StoppingRule(stopping_criteria, input_ids.shape[1], len(input_ids), options.mask_token_id)
-    pad_token = kwargs["generation_config"]._pad_token_tensor
-    fill = int(pad_token) if stopping.others and pad_token is not None else None
+    fill = get_pad_token_id(kwargs["generation_config"]) if stopping.others else None
     return count_plain(output, input_ids.shape[1], stopping.eos_token_ids, fill)
 
 

@@ -7,6 +7,7 @@ from transformers import LogitsProcessor, LogitsProcessorList
 from transformers.generation import logits_process
 
 from .acceptance import accepts, confidence, sample
+from .compat import get_prefix_constraint
 from .options import Mode
 from .rows import Rows
 from .sampling import SamplingParams, SamplingTensors, ends
@@ -202,8 +203,9 @@ def choose(params: SamplingParams, scores: torch.Tensor, uniform: torch.Tensor |
 def for_row(processor: LogitsProcessor, row: int, num_rows: int) -> LogitsProcessor:
     """The processor as it applies to one row of the batch: some of transformers' own keep data for each row."""
     if isinstance(processor, logits_process.PrefixConstrainedLogitsProcessor):
-        allowed, batch_id = processor._prefix_allowed_tokens_fn, row // processor._num_beams
-        return logits_process.PrefixConstrainedLogitsProcessor(lambda _, prefix: allowed(batch_id, prefix), 1)
+        allowed, num_sequences = get_prefix_constraint(processor)
+        prompt = row // num_sequences
+        return logits_process.PrefixConstrainedLogitsProcessor(lambda _, prefix: allowed(prompt, prefix), 1)
     if isinstance(processor, logits_process.RepetitionPenaltyLogitsProcessor):
         lengths = processor.prompt_ignore_length
         if isinstance(lengths, torch.Tensor) and lengths.numel() > 1:

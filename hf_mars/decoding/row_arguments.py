@@ -7,6 +7,7 @@ import torch
 from torch import nn
 from transformers import PreTrainedModel
 
+from .compat import get_forward_pre_hooks
 from .gated_adapter import has_gated_adapter
 
 
@@ -63,5 +64,5 @@ def get_peft_arguments(model: PreTrainedModel) -> dict[str, Any]:
 
 def find_peft_arguments(module: nn.Module) -> dict[str, Any]:
     """Those that PEFT has put into the hooks of one layer."""
-    keywords = (hook.keywords for hook in module._forward_pre_hooks.values() if isinstance(hook, functools.partial))
+    keywords = (hook.keywords for hook in get_forward_pre_hooks(module) if isinstance(hook, functools.partial))
     return {name: each[name] for each in keywords for name in PEFT_ARGUMENTS if each.get(name) is not None}

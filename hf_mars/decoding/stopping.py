@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import torch
-from transformers import StoppingCriteriaList
+from transformers import GenerationConfig, StoppingCriteriaList
 from transformers.generation import EosTokenCriteria, MaxLengthCriteria
 
 from .acceptance import count_leading
@@ -11,7 +11,7 @@ from .deciding import AcceptedTokens
 from .output import TokenRecord
 
 
-__all__ = ["StoppingRule", "cut"]
+__all__ = ["StoppingRule", "cut", "get_pad_token_id"]
 
 
 class StoppingRule:
@@ -113,3 +113,11 @@ def cut(
 
 def is_eos(criterion) -> bool:
     return isinstance(criterion, EosTokenCriteria)
+
+
+def get_pad_token_id(generation_config: GenerationConfig) -> int | None:
+    """What `generate` fills up rows with: the pad token, else the first end-of-sequence token."""
+    for token_ids in (generation_config.pad_token_id, generation_config.eos_token_id):
+        if token_ids is not None:
+            return int(torch.as_tensor(token_ids).flatten()[0])
+    return None

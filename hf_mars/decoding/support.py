@@ -6,6 +6,7 @@ from typing import Any
 from transformers import PreTrainedModel
 
 from .attention import WINDOW_ATTENTION
+from .compat import get_attention_backend
 from .gated_adapter import has_gated_adapter
 
 
@@ -74,14 +75,15 @@ def check_exact(model: PreTrainedModel, lookup: Callable[[str], Any]) -> None:
         raise ValueError(f"`use_cache=False` is not available with `mars_verify='exact'`: {hint}")
     if has_gated_adapter(model):
         raise ValueError(f"An adapter on masks alone is not available with `mars_verify='exact'`: {hint}")
-    if model.config._attn_implementation == WINDOW_ATTENTION:
+    backend = get_attention_backend(model.config)
+    if backend == WINDOW_ATTENTION:
         raise ValueError(
             "`mars_verify='exact'` needs the model for itself, and another call or a server decodes with it: wait for "
             "its end, or use `mars_verify=True`."
         )
-    if model.config._attn_implementation != "sdpa":
+    if backend != "sdpa":
         raise ValueError(
-            f"`mars_verify='exact'` needs the attention backend 'sdpa', not {model.config._attn_implementation!r}: "
+            f"`mars_verify='exact'` needs the attention backend 'sdpa', not {backend!r}: "
             "load the model with `attn_implementation='sdpa'`, or use `mars_verify=True`."
         )
 

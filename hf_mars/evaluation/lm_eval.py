@@ -31,9 +31,9 @@ class MARSLM(HFLM):
     arguments of `generate`. Every call adds to [`COUNTS`].
     """
 
-    def _create_model(self, *args, **kwargs) -> None:
-        super()._create_model(*args, **kwargs)
-        enable_mars(self._model)
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        enable_mars(self.model)
 
     def _model_generate(self, context: torch.Tensor, max_length: int, stop: list[str], **generation_kwargs):
         output = super()._model_generate(context, max_length, stop, return_dict_in_generate=True, **generation_kwargs)

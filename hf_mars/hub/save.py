@@ -58,6 +58,6 @@ def save_pretrained(
         if tokenizer is not None:
             tokenizer.save_pretrained(directory)
     frame.card.write(
-        ModelCardData(base_model=base_model or model.config._name_or_path, datasets=datasets, license=license),
+        ModelCardData(base_model=base_model or model.config.name_or_path, datasets=datasets, license=license),
         evaluation,
     )

@@ -1,15 +1,11 @@
 """Keys and values of a clean stream that is not trained, for the masks that attend to them."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import torch
-from transformers import Cache, PreTrainedModel
+from transformers import Cache
 from transformers.cache_utils import CacheLayerMixin
-from transformers.modeling_layers import GradientCheckpointingLayer
 
 
-__all__ = ["CleanStates", "keeping_the_cache"]
+__all__ = ["CleanStates"]
 
 
 class CleanLayer(CacheLayerMixin):
@@ -50,23 +46,3 @@ class CleanStates(Cache):
 
     def __init__(self, num_layers: int):
         super().__init__(layers=[CleanLayer() for _ in range(num_layers)])
-
-
-@contextmanager
-def keeping_the_cache(model: PreTrainedModel) -> Iterator[None]:
-    """
-    Let layers that checkpoint their gradients keep a cache that is only read: their second forward, in the backward
-    pass, then reads the same states. It is what transformers has the flag for.
-
-    Args:
-        model ([`PreTrainedModel`]): The language model.
-    """
-    layers = [module for module in model.modules() if isinstance(module, GradientCheckpointingLayer)]
-    before = [layer._can_checkpoint_with_cache for layer in layers]
-    for layer in layers:
-        layer._can_checkpoint_with_cache = True
-    try:
-        yield
-    finally:
-        for layer, can in zip(layers, before, strict=True):
-            layer._can_checkpoint_with_cache = can

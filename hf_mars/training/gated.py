@@ -8,10 +8,11 @@ import torch
 from peft import PeftModel
 from torch import nn
 
+from ..compat import keeping_the_cache
 from ..decoding.masks import create_attention_mask
 from ..modeling import get_base_model
 from .backbone import forward_backbone
-from .clean_states import CleanStates, keeping_the_cache
+from .clean_states import CleanStates
 from .gated_adapters import AdapterGate
 from .head import Head
 from .mars_config import MARSConfig

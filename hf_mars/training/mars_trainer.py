@@ -11,7 +11,7 @@ from peft import PeftModel
 from torch.utils.data import DataLoader, Dataset
 from transformers import AutoProcessor, ProcessorMixin
 from trl import SFTTrainer
-from trl.trainer.utils import FusedCausalLMOutput, get_config_model_id
+from trl.trainer.utils import FusedCausalLMOutput
 
 from ..decoding.masks import check_attention_backend
 from ..hub import CheckpointCard, CheckpointFacts, CheckpointFrame, PushResult, complete_checkpoint, push_folder
@@ -74,7 +74,7 @@ class MARSTrainer(SFTTrainer):
 
     def __init__(self, model, args: MARSConfig | None = None, *positional, **kwargs):
         if args is None:
-            model_name = model if isinstance(model, str) else get_config_model_id(model.config)
+            model_name = model if isinstance(model, str) else model.config.name_or_path
             args = MARSConfig(f"{model_name.split('/')[-1]}-MARS")
         elif not isinstance(args, MARSConfig):
             raise TypeError(f"`args` must be a `MARSConfig`, got `{type(args).__name__}`.")
@@ -92,7 +92,7 @@ class MARSTrainer(SFTTrainer):
         check_attention_backend(base_model.config.get_text_config())
         if arguments.get("processing_class") is None:
             arguments["processing_class"] = AutoProcessor.from_pretrained(
-                get_config_model_id(model.config),
+                model.config.name_or_path,
                 revision=(model_init_kwargs or {}).get("revision"),
                 trust_remote_code=args.trust_remote_code,
             )
@@ -318,7 +318,7 @@ class MARSTrainer(SFTTrainer):
         facts = CheckpointFacts(
             is_adapter=isinstance(self.model, PeftModel),
             is_gated=self.args.mask_gated,
-            base_model=get_config_model_id(self.model.config),
+            base_model=self.model.config.name_or_path,
             mask_token=self.processing_class.mask_token,
             **self.model.config.mars,
         )
