@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 
 import tomllib
 
@@ -124,13 +125,14 @@ class Shell:
         app(arguments, standalone_mode=False)
 
     def run_hf(self, arguments: list[str]) -> None:
-        import typer
+        from huggingface_hub import HfApi
         from huggingface_hub.cli.hf import app
 
-        command, *options = arguments
-        group = typer.main.get_command(app)
-        parsed = group.get_command(typer.Context(group), command).make_context(command, options)
-        assert (ROOT / parsed.params["local_path"]).exists()
+        uploads = []
+        self.replace(HfApi, "create_repo", lambda api, repo_id, **kwargs: SimpleNamespace(repo_id=repo_id))
+        self.replace(HfApi, "upload_folder", lambda api, folder_path, **kwargs: uploads.append(folder_path))
+        app(arguments, standalone_mode=False)
+        assert [Path(folder).is_dir() for folder in uploads] == [True]
 
 
 class Stopped(Exception):

@@ -35,6 +35,8 @@ def workspace(tmp_path, monkeypatch):
     model, tokenizer = sharp_text_model(torch.float32)
     save_pretrained(model, tmp_path / "runs/quickstart/checkpoint", tokenizer)
     evaluation().save(tmp_path / "runs/bench/results.json")
+    for name in ("hf_mars", "space"):  # as in a clone
+        (tmp_path / name).symlink_to(ROOT / name)
     monkeypatch.chdir(tmp_path)
 
 
