@@ -54,11 +54,12 @@ lint: $(VENV)/installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-# torch first and by its exact version: a looser range may bring a build for another device.
+# torch first and by its exact version: a looser range may bring a build for another device. These downloads are the
+# first thing that someone new sees, so pip tells how far it is.
 $(VENV)/quickstart: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --constraint constraints.txt torch
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[quickstart]"
+	$(BIN)/pip install --constraint constraints.txt torch
+	$(BIN)/pip install --constraint constraints.txt --editable ".[quickstart]"
 	touch $@
 
 $(VENV)/installed: $(VENV)/quickstart

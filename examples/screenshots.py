@@ -5,7 +5,7 @@ Screenshots of the demo with a real answer: light, dark, and at the width of a p
 python examples/screenshots.py runs/quickstart/checkpoint
 ```
 
-Needs `pip install hf-mars[demo] playwright` and chromium.
+Needs `pip install -e ".[demo]" playwright`, in a clone of the repository, and chromium.
 """
 
 import argparse

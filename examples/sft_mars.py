@@ -1,5 +1,8 @@
 # /// script
-# dependencies = ["hf-mars", "peft", "trackio"]
+# dependencies = ["hf-mars", "trackio"]
+#
+# [tool.uv.sources]
+# hf-mars = { path = "..", editable = true }
 # ///
 """
 Fine-tune a model with MARS, in the shape of TRL's `sft.py`. `hf-mars sft` takes the same arguments.

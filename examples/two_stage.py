@@ -1,5 +1,8 @@
 # /// script
 # dependencies = ["hf-mars"]
+#
+# [tool.uv.sources]
+# hf-mars = { path = "..", editable = true }
 # ///
 """
 The paper's recipe in two stages: autoregressive fine-tuning with TRL's `SFTTrainer`, then MARS on the same data.

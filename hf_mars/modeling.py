@@ -90,7 +90,8 @@ def enable_mars(
     model: PreTrainedModel, mask_token_id: int | None = None, block_size: int | None = None
 ) -> PreTrainedModel:
     """
-    Give a model the `mars_*` arguments of [`~hf_mars.decoding.generate`], in place.
+    Give a model the `mars_*` arguments of [`~hf_mars.decoding.generate`], in place. Its `save_pretrained` then writes
+    what [`~hf_mars.save_pretrained`] writes.
 
     Args:
         model ([`PreTrainedModel`] or [`~peft.PeftModel`]):
@@ -130,6 +131,10 @@ def enable_mars(
     base_model.config.mars = {"mask_token_id": mask_token_id, "block_size": block_size}
     # The same binding that `from_pretrained(..., trust_remote_code=True)` makes for a checkpoint's custom_generate/.
     base_model.generate = functools.partial(generate, model=base_model)
+    from .hub.save import save_completely  # which measures models, and so imports this module
+
+    for saved in (base_model, model):  # once, or the adapter too
+        saved.save_pretrained = functools.partial(save_completely, model=saved)
     return model
 
 

@@ -1,7 +1,6 @@
 """`hf-mars bench`: what several tokens a forward cost and buy, on one checkpoint."""
 
 import argparse
-import importlib.util
 import shlex
 import sys
 from pathlib import Path
@@ -11,6 +10,7 @@ from transformers import AutoModelForCausalLM, PreTrainedModel
 from ..evaluation import PEERS, format_table
 from ..evaluation.bench import available_peers, list_methods, run_bench
 from ..evaluation.tasks import TASKS, load_task
+from ..extras import check_installed
 from ..loading import check_chat_template
 from ..modeling import AutoMARSModelForCausalLM, get_base_model
 from ..one_line import one_line
@@ -125,7 +125,6 @@ def identify(checkpoint: str) -> str:
 
 
 def check(options: argparse.Namespace) -> None:
-    if importlib.util.find_spec("matplotlib") is None:
-        raise ValueError("the plots need matplotlib: `pip install hf-mars[eval]`.")
+    check_installed("eval", "matplotlib")  # for the plots
     if not options.thresholds and (options.peers is None or {"no cache", "block-synchronous"} & set(options.peers)):
         raise ValueError("`--thresholds` is empty, but 'no cache' and 'block-synchronous' need the first of them.")

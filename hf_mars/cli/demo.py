@@ -2,6 +2,7 @@
 
 import argparse
 
+from ..extras import install_command
 from .addresses import check_address
 from .argument_types import integer
 from .errors import one_line_errors
@@ -31,7 +32,7 @@ def run(options: argparse.Namespace) -> None:
         try:
             from ..demo import build_app, load_model
         except ImportError as error:
-            raise ImportError(f"{error}. Install it with `pip install hf-mars[demo]`.") from error
+            raise ImportError(f"{error}. Install it with `{install_command('demo')}`.") from error
         check_address(options.host, options.port)
         app = build_app(*load_model(options.checkpoint))
         app.launch(server_name=options.host, server_port=options.port, share=options.share, show_error=True)

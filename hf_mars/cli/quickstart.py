@@ -5,6 +5,7 @@ import argparse
 import json
 import shlex
 import sys
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from ..evaluation import (
     plot_frontier,
 )
 from ..evaluation.tasks.word_problems import HELD_OUT_SEED, NUM_RESERVED, extract_answer, make_word_problems
+from ..extras import check_installed
 from ..hub import CheckpointCard
 from ..missing_paths import check_path
 from ..native_dtype import choose_dtype
@@ -49,18 +51,20 @@ LOSSY_THRESHOLDS = (0.95, 0.9, 0.7, 0.5)
 VERIFY_THRESHOLDS = (0.5,)
 LEARNING_RATE, GATED_LEARNING_RATE = 3e-4, 1e-3
 
-USAGE = """To use the checkpoint:
+# The first lines of the README are these.
+USAGE = """\
+from transformers import AutoTokenizer
+from hf_mars import AutoMARSModelForCausalLM
 
-    from transformers import AutoTokenizer
-    from hf_mars import AutoMARSModelForCausalLM
+model = AutoMARSModelForCausalLM.from_pretrained("{checkpoint}")
+tokenizer = AutoTokenizer.from_pretrained("{checkpoint}")
 
-    model = AutoMARSModelForCausalLM.from_pretrained({checkpoint!r})
-    tokenizer = AutoTokenizer.from_pretrained({checkpoint!r})
-    question = "Ana has 3 bags with 7 apples in each. Ana gives 5 apples to Ben. How many apples does Ana have left?"
-    messages = [{{"role": "user", "content": question}}]
-    inputs = tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_dict=True, return_tensors="pt")
-    output = model.generate(**inputs, max_new_tokens=128, mars_verify=True)
-    print(tokenizer.decode(output[0], skip_special_tokens=True))"""
+question = "Ana has 3 bags with 7 apples in each. Ana gives 5 apples to Ben. How many apples does Ana have left?"
+messages = [{{"role": "user", "content": question}}]
+inputs = tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_dict=True, return_tensors="pt")
+output = model.generate(**inputs, max_new_tokens=128, mars_verify=True)
+print(tokenizer.decode(output[0], skip_special_tokens=True))
+"""
 
 
 def add_parser(subparsers) -> None:
@@ -111,6 +115,7 @@ def run(options: argparse.Namespace) -> None:
     rate = options.learning_rate or (GATED_LEARNING_RATE if options.gated else LEARNING_RATE)
     timed_training = TimedTraining(options.minutes * 60, rate)
     with one_line_errors("hf-mars quickstart"):
+        check_installed("quickstart", "matplotlib", *(["gguf"] if options.model is None else []))
         dtype = choose_dtype(options.dtype, find_device())
         if dtype not in (torch.float32, torch.bfloat16):
             raise ValueError(f"`--dtype` must be auto, float32 or bfloat16, got {options.dtype!r}.")
@@ -138,6 +143,7 @@ def run(options: argparse.Namespace) -> None:
 
     model = AutoMARSModelForCausalLM.from_pretrained(checkpoint, dtype=dtype).to(trainer.model.device).eval()
     tokenizer = AutoTokenizer.from_pretrained(checkpoint)
+    print(f"Decoding {len(held_out)} held-out problems with it, several tokens a forward pass and one.", flush=True)
     results = compare_methods(model, tokenizer, held_out)
     environment = {**describe_environment(model.device), "dtype": str(dtype).removeprefix("torch.")}
     report(results, timed_training, options, checkpoint, environment)
@@ -281,8 +287,9 @@ def report(
         plot_path,
         title=f"{NUM_HELD_OUT} held-out problems, batch {results[0].batch_size}, by threshold",
     )
-    written = [json_path, plot_path]
+    written = [json_path]
     if CheckpointCard.read(checkpoint).write(evaluation=evaluation) is None:
         written.append(checkpoint / "README.md")
-    print(f"Written: {', '.join(map(str, written))}\n")
-    print(USAGE.format(checkpoint=str(checkpoint)))
+    print(f"Written: {', '.join(map(str, written))}")
+    print(f"The picture of the table: {plot_path}\n\nTo use the checkpoint:\n")
+    print(textwrap.indent(USAGE.format(checkpoint=checkpoint.as_posix()), "    "), end="")

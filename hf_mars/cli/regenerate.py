@@ -11,9 +11,10 @@ from datasets import Dataset
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging
 
+from ..generation_fields import drop_mars_fields
 from ..loading import check_chat_template
 from ..missing_paths import check_path
-from ..modeling import AutoMARSModelForCausalLM, MissingEntryError
+from ..modeling import AutoMARSModelForCausalLM, MissingEntryError, get_base_model
 from ..native_dtype import choose_dtype
 from ..one_line import one_line
 from ..own_answers import AnswerSettings, ModelAnswerer, ServerAnswerer, make_prompts, regenerate, select_prompts
@@ -109,6 +110,7 @@ def choose_answerer(
             model, threshold = AutoMARSModelForCausalLM.from_pretrained(name, dtype=dtype), options.mars_threshold
         except MissingEntryError:
             model, threshold = AutoModelForCausalLM.from_pretrained(name, dtype=dtype), None
+        drop_mars_fields(get_base_model(model).generation_config)  # the answers are the model's own
         tokenizer = AutoTokenizer.from_pretrained(name)
     except Exception as error:  # files that are damaged end in all kinds
         raise ValueError(f"The model {name!r} could not be loaded: {one_line(error)}") from error

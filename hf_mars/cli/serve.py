@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import fields, replace
 
+from ..extras import install_command
 from .addresses import check_address
 from .checkpoints import QUICKSTART_CHECKPOINT, load_checkpoint
 from .config_file import ConfigParser
@@ -22,7 +23,7 @@ def main(arguments: list[str]) -> None:
             from ..serving.openai.request_log import open_request_log
             from ..serving.server import DrainingServer, build_server
         except ImportError as error:
-            raise ImportError(f"{error}. Install it with `pip install hf-mars[serve]`.") from error
+            raise ImportError(f"{error}. Install it with `{install_command('serve')}`.") from error
         parser = ConfigParser(
             ServerConfig,
             prog="hf-mars serve",

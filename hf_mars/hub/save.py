@@ -1,17 +1,24 @@
 """Saving a checkpoint together with the code that decodes it."""
 
+import inspect
+import json
 from pathlib import Path
+from types import MethodType
 from typing import Any
 
 from huggingface_hub import ModelCardData
 from peft import PeftModel
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers.utils import logging
 
 from ..evaluation import Evaluation
+from ..generation_fields import mars_fields, set_aside
 from .frame import CheckpointFrame
 
 
-__all__ = ["save_pretrained"]
+__all__ = ["save_completely", "save_pretrained"]
+
+logger = logging.get_logger(__name__)
 
 
 def save_pretrained(
@@ -32,9 +39,12 @@ def save_pretrained(
     ```
 
     It writes the weights, or the adapter; the tokenizer; `config.json` with its `mars` entry, and with `pard_token`,
-    so that vLLM takes the checkpoint as parallel drafter of a bigger model; a `generation_config.json` without
-    `mars_*`; the decoding code in `custom_generate/`; and, last of all, the model card with `.eval_results/`. An error
-    of the card is logged: by then the weights are safe.
+    so that vLLM takes the checkpoint as parallel drafter of a bigger model; `generation_config.json`, whose `mars_*`
+    fields count wherever the decoding code is loaded, and are passed over where it is not; that code, in
+    `custom_generate/`; and, last of all, the model card with `.eval_results/`. An error of the card is logged: by then
+    the weights are safe.
+
+    The `save_pretrained` of a model that [`~hf_mars.enable_mars`] prepared writes the same.
 
     Args:
         model ([`PreTrainedModel`] or [`~peft.PeftModel`]):
@@ -53,11 +63,48 @@ def save_pretrained(
     """
     if not getattr(model.config, "mars", None):
         raise ValueError("The model has no `config.mars`: train it with MARSTrainer, or call `enable_mars` first.")
+    left_out = [name for name, value in mars_fields(model.generation_config).items() if not is_json(value)]
+    if left_out:
+        logger.warning(f"{left_out} of the generation configuration are not saved: JSON has numbers and text alone.")
     with CheckpointFrame(directory, model.config.mars) as frame:
-        model.save_pretrained(directory, **kwargs)
+        with set_aside(model.generation_config, left_out):
+            type(model).save_pretrained(model, directory, **kwargs)
         if tokenizer is not None:
             tokenizer.save_pretrained(directory)
     frame.card.write(
         ModelCardData(base_model=base_model or model.config.name_or_path, datasets=datasets, license=license),
         evaluation,
     )
+
+
+def save_completely(save_directory: str | Path, *args, model: PreTrainedModel | PeftModel, **kwargs) -> None:
+    """
+    What [`~hf_mars.enable_mars`] binds as `model.save_pretrained`: the arguments are those of the model's own, and the
+    checkpoint is that of [`save_pretrained`].
+
+    Args:
+        save_directory (`str` or `Path`): Where to write.
+        args, kwargs: As for [`~transformers.PreTrainedModel.save_pretrained`] or
+            [`~peft.PeftModel.save_pretrained`].
+        model ([`PreTrainedModel`] or [`~peft.PeftModel`]): The model.
+    """
+    usual = MethodType(type(model).save_pretrained, model)
+    arguments = inspect.signature(usual).bind(save_directory, *args, **kwargs).arguments
+    arguments = {**arguments.pop("kwargs", {}), **arguments}
+    if not getattr(model.config, "mars", None) or not arguments.get("is_main_process", True):
+        usual(**arguments)
+        return
+    save_pretrained(model, arguments.pop("save_directory"), **arguments)
+    if arguments.get("push_to_hub"):
+        logger.warning(
+            "`push_to_hub=True` pushed the weights before `custom_generate/` and the model card were written: push "
+            "them too with `hf_mars.push_to_hub(model, repo_id)`."
+        )
+
+
+def is_json(value: Any) -> bool:
+    try:
+        json.dumps(value)
+    except (TypeError, ValueError):
+        return False
+    return True

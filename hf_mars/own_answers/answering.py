@@ -9,6 +9,7 @@ import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from ..evaluation.methods import cut, end_of_sequence_ids
+from ..extras import install_command
 from ..one_line import one_line
 from .prompts import Prompt
 
@@ -126,7 +127,7 @@ class ServerAnswerer:
         try:
             from openai import OpenAI
         except ImportError as error:
-            raise ImportError("`--engine` needs `pip install hf-mars[serve]`.") from error
+            raise ImportError(f"`--engine` needs `{install_command('serve')}`.") from error
         # Servers of one's own ask for no key, but the client does.
         self.client = OpenAI(base_url=url, api_key=os.environ.get("OPENAI_API_KEY", "none"))
         self.model, self.settings = model, settings

@@ -5,9 +5,9 @@ from typing import Any
 
 from datasets import Dataset, load_dataset
 
+from ..progress import Progress
 from .answer_set import AnswerSet
 from .answering import Answerer
-from .progress import AnswerProgress
 from .prompts import Prompt
 
 
@@ -42,15 +42,16 @@ def regenerate(
     settings = {**settings, "answers_to_a_prompt": num_answers, "batch_size": batch_size, "prompts": len(prompts)}
     answer_set = AnswerSet(output_dir, settings)
     wanted = [prompt for prompt in prompts for _ in range(num_answers)]
-    progress = AnswerProgress(len(wanted), answer_set.num_answers)
-    for batch, start in enumerate(range(0, len(wanted), batch_size)):
-        chosen = wanted[start : start + batch_size]
-        num_there = min(max(answer_set.num_answers - start, 0), len(chosen))
-        if num_there == len(chosen):
-            continue
-        # The whole batch, also where a part of it was written before: the same seed draws the same answers.
-        answers = answerer.answer(chosen, batch)
-        answer_set.add(chosen[num_there:], answers[num_there:])
-        progress.update(len(chosen) - num_there, sum(answer.num_tokens for answer in answers))
-    progress.close()
+    num_tokens = 0
+    with Progress("answers", len(wanted), unit="answer", done=answer_set.num_answers) as progress:
+        for batch, start in enumerate(range(0, len(wanted), batch_size)):
+            chosen = wanted[start : start + batch_size]
+            num_there = min(max(answer_set.num_answers - start, 0), len(chosen))
+            if num_there == len(chosen):
+                continue
+            # The whole batch, also where a part of it was written before: the same seed draws the same answers.
+            answers = answerer.answer(chosen, batch)
+            answer_set.add(chosen[num_there:], answers[num_there:])
+            num_tokens += sum(answer.num_tokens for answer in answers)
+            progress.update(len(chosen) - num_there, f"{num_tokens / progress.seconds:.1f} tokens/s")
     return load_dataset("json", data_files=str(answer_set.path), split="train")

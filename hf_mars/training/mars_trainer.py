@@ -14,7 +14,7 @@ from trl import SFTTrainer
 from trl.trainer.utils import FusedCausalLMOutput
 
 from ..decoding.masks import check_attention_backend
-from ..hub import CheckpointCard, CheckpointFacts, CheckpointFrame, PushResult, complete_checkpoint, push_folder
+from ..hub import CheckpointCard, CheckpointFacts, PushResult, complete_checkpoint, push_folder
 from ..modeling import add_mask_token, check_architecture, enable_mars, get_base_model
 from .adapters import check_adapter, complete_output_embeddings, with_mask_row
 from .backbone import forward_streams
@@ -298,9 +298,9 @@ class MARSTrainer(SFTTrainer):
 
     def _save(self, output_dir: str | None = None, state_dict: dict[str, Any] | None = None) -> None:
         output_dir = output_dir or self.args.output_dir
-        with CheckpointFrame(output_dir, self.model.config.mars) as frame:
-            super()._save(output_dir, state_dict)
-        self._write_card(frame.card)
+        super()._save(output_dir, state_dict)  # the model brings its decoding code along, and a card
+        if self.args.should_save:
+            self._write_card(CheckpointCard.read(output_dir))
 
     def _push_from_checkpoint(self, checkpoint_folder: str) -> None:
         if self.is_world_process_zero():  # the parent copies weights from there, but knows no custom_generate/

@@ -1,4 +1,5 @@
 import json
+import textwrap
 
 import pytest
 
@@ -35,7 +36,12 @@ def test_trains_saves_reloads_and_reports(tmp_path, base_model, capsys):
     assert (tmp_path / "run" / "checkpoint" / "custom_generate" / "generate.py").exists()
     printed = capsys.readouterr().out
     assert "| 1 | float32 | verify 0.5 |" in printed
-    assert "AutoMARSModelForCausalLM.from_pretrained" in printed
+    assert "held-out problems, batch size 8, 7 ways to decode: 28 of 28 batches, " in printed
+    checkpoint = (tmp_path / "run" / "checkpoint").as_posix()
+    usage = textwrap.indent(quickstart.USAGE.format(checkpoint=checkpoint), "    ")
+    assert printed.endswith(
+        f"The picture of the table: {tmp_path}/run/frontier.png\n\nTo use the checkpoint:\n\n{usage}"
+    )
 
 
 def test_trains_and_decodes_in_bfloat16(tmp_path, base_model, capsys):

@@ -168,6 +168,7 @@ def test_the_space_is_one_that_can_be_pushed():
     from importlib.metadata import version
     from pathlib import Path
 
+    import tomllib
     import yaml
 
     space = Path(__file__).parents[2] / "space"
@@ -175,5 +176,7 @@ def test_the_space_is_one_that_can_be_pushed():
     assert data["sdk"] == "gradio" and data["app_file"] == "app.py"
     assert data["sdk_version"] == version("gradio")
     assert len(data["short_description"]) <= 60
-    assert "hf-mars[demo]" in (space / "requirements.txt").read_text()
+    project = tomllib.loads((space.parent / "pyproject.toml").read_text())["project"]
+    needed = project["dependencies"] + project["optional-dependencies"]["demo"]
+    assert (space / "requirements.txt").read_text().split() == needed, "the package lies beside the page"
     assert {path.name for path in space.iterdir() if path.is_file()} == {"README.md", "app.py", "requirements.txt"}

@@ -52,6 +52,17 @@ def test_modes_are_measured_on_every_prompt(subject):
     assert sum(count * length for length, count in enumerate(lossy.acceptance_lengths)) == 60
 
 
+def test_fields_of_the_generation_configuration_decide_nothing(subject):
+    config = subject[0].generation_config
+    config.mars_threshold = 0.0
+    try:
+        ar, verify = measure(subject, [Method("AR"), Method("verify", 1.0)])
+        assert config.mars_threshold == 0.0
+    finally:
+        del config.mars_threshold
+    assert ar.tokens_per_forward == verify.tokens_per_forward == 1.0 and verify.identical == 1.0
+
+
 @pytest.mark.parametrize("batch_size", [1, 2])
 def test_every_peer_decodes_what_it_promises(subject, batch_size):
     peers = [Method(name, 0.0 if name in ("no cache", "block-synchronous") else None) for name in PEERS]

@@ -1,16 +1,17 @@
+import functools
 import json
 from pathlib import Path
 
 import pytest
 import torch
 from peft import LoraConfig, get_peft_model
-from transformers import AutoModelForCausalLM, GenerationMixin
+from transformers import AutoModelForCausalLM, GenerationMixin, pipeline
 
 from hf_mars import AutoMARSModelForCausalLM, decoding, save_pretrained
 from tests.gated import base_and_gated
 from tests.hub.without_package import generate_without_package
 from tests.tiny import MASK, ragged_prompts, tiny_config, tiny_model
-from tests.tiny_text import byte_level_tokenizer
+from tests.tiny_text import byte_level_tokenizer, sharp_text_model
 
 
 @pytest.mark.parametrize("verify", [False, True])
@@ -39,15 +40,6 @@ def test_a_checkpoint_with_code_of_its_own_leaves_that_of_the_package_alone(tmp_
         assert model.generate(**arguments, mars_verify="exact", mars_threshold=0.3).tolist() == plain
 
 
-def test_writes_tokenizer_and_code_but_no_mars_generation_defaults(tmp_path):
-    save_pretrained(tiny_model(), tmp_path, tokenizer=byte_level_tokenizer())
-    assert (tmp_path / "tokenizer.json").exists()
-    assert {"generate.py", "decoder.py", "cache.py"} <= {
-        path.name for path in (tmp_path / "custom_generate").iterdir()
-    }
-    assert "mars_" not in (tmp_path / "generation_config.json").read_text()
-
-
 def test_a_checkpoint_names_its_mask_to_parallel_drafters(tmp_path):
     save_pretrained(tiny_model(), tmp_path / "first")
     loaded = AutoMARSModelForCausalLM.from_pretrained(tmp_path / "first", mask_token_id=7)
@@ -64,14 +56,60 @@ def test_saving_a_loaded_checkpoint_again_keeps_everything(tmp_path):
     assert first == second
 
 
-def test_generation_defaults_of_mars_are_never_written(tmp_path):
+def files_of(directory):
+    return {str(path.relative_to(directory)): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+
+
+def test_the_models_own_save_writes_the_same(tmp_path):
+    model, tokenizer = sharp_text_model()
+    save_pretrained(model, tmp_path / "ours", tokenizer)
+    tokenizer.save_pretrained(tmp_path / "own")
+    model.save_pretrained(tmp_path / "own", max_shard_size="1GB")
+    assert files_of(tmp_path / "own") == files_of(tmp_path / "ours")
+    assert {"README.md", "custom_generate/generate.py", "tokenizer.json"} <= files_of(tmp_path / "own").keys()
+    model.save_pretrained(tmp_path / "second", False)  # by position: not the main process
+    assert not (tmp_path / "second").exists() or not list((tmp_path / "second").iterdir())
+
+
+def test_generation_fields_of_mars_count_wherever_the_code_is(tmp_path):
+    model, tokenizer = sharp_text_model()
+    inputs = {**tokenizer("Count from 3.", return_tensors="pt"), "max_new_tokens": 24}
+    plain = model.generate(**inputs).tolist()
+    model.generation_config.mars_threshold, model.generation_config.mars_block_size = 0.3, 3
+    lossy = model.generate(**inputs, return_dict_in_generate=True)
+    assert lossy.tokens_per_forward > 1.2 and max(lossy.acceptance_lengths[0]) == 3
+    assert model.generate(**inputs, mars_threshold=1.0).tolist() == plain, "an argument wins"
+    model.save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+
+    loaded = [
+        AutoMARSModelForCausalLM.from_pretrained(tmp_path, dtype=torch.float64),
+        AutoModelForCausalLM.from_pretrained(tmp_path, dtype=torch.float64, trust_remote_code=True),
+    ]
+    assert [each.generate(**inputs).tolist() for each in loaded] == [lossy.sequences.tolist()] * 2
+    without_code = AutoModelForCausalLM.from_pretrained(tmp_path, dtype=torch.float64)
+    assert without_code.generate(**inputs).tolist() == plain
+    without_code.save_pretrained(tmp_path / "again")
+    texts = [
+        pipeline("text-generation", str(tmp_path), dtype=torch.float64, trust_remote_code=trusted)(
+            "Count from 3.", max_new_tokens=24, do_sample=False, return_full_text=False
+        )[0]["generated_text"]
+        for trusted in (False, True)
+    ]
+    length = inputs["input_ids"].shape[1]
+    decode = functools.partial(tokenizer.decode, skip_special_tokens=True)
+    assert texts == [decode(plain[0][length:]), decode(lossy.sequences[0, length:])]
+
+
+def test_a_threshold_that_json_cannot_hold_costs_no_save(tmp_path, caplog):
     model = tiny_model()
-    model.generation_config.mars_threshold = 0.9
-    model.generation_config.max_new_tokens = 7
-    save_pretrained(model, tmp_path)
+    config = model.generation_config
+    config.mars_threshold, config.mars_verify, config.max_new_tokens = lambda: 0.3, True, 7
+    model.save_pretrained(tmp_path)
     written = json.loads((tmp_path / "generation_config.json").read_text())
-    assert written["max_new_tokens"] == 7
-    assert not any(name.startswith("mars_") for name in written)
+    assert "mars_threshold" not in written and written["mars_verify"] and written["max_new_tokens"] == 7
+    assert any("mars_threshold" in record.getMessage() for record in caplog.records)
+    assert config.mars_threshold() == 0.3
 
 
 def test_the_code_of_a_checkpoint_names_what_it_requires(tmp_path):
@@ -124,6 +162,9 @@ def test_a_gated_adapter_needs_transformers_and_peft_alone(tmp_path):
     base.save_pretrained(tmp_path / "base")
     model.peft_config["default"].base_model_name_or_path = str(tmp_path / "base")
     save_pretrained(model, tmp_path / "adapter", byte_level_tokenizer())
+    byte_level_tokenizer().save_pretrained(tmp_path / "own")
+    model.save_pretrained(tmp_path / "own")
+    assert files_of(tmp_path / "own") == files_of(tmp_path / "adapter")
     assert "peft>=" in (tmp_path / "adapter" / "custom_generate" / "requirements.txt").read_text()
     card = (tmp_path / "adapter" / "README.md").read_text()
     settings = next(line for line in card.splitlines() if line.startswith("model.config.mars ="))

@@ -1,5 +1,6 @@
 """Symbolic variants of grade-school word problems, drawn without end by `reasoning-gym`."""
 
+from ...extras import install_command
 from .numbers import is_same_number
 from .task import Task, user_prompt
 
@@ -17,7 +18,7 @@ def load_gsm_symbolic(limit: int | None = None, seed: int = 0) -> Task:
     try:
         import reasoning_gym
     except ImportError as error:
-        raise ImportError("The task gsm_symbolic needs `pip install hf-mars[eval]`.") from error
+        raise ImportError(f"The task gsm_symbolic needs `{install_command('eval')}`.") from error
     problems = list(reasoning_gym.create_dataset("gsm_symbolic", size=limit or 100, seed=seed))
     return Task(
         name="GSM symbolic",

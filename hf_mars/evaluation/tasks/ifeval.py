@@ -4,6 +4,7 @@ import json
 from importlib.resources import files
 from typing import Any
 
+from ...extras import install_command
 from .task import Task, user_prompt
 
 
@@ -23,7 +24,7 @@ def load_ifeval(limit: int | None = None) -> Task:
     try:
         import eval_framework
     except ImportError as error:
-        raise ImportError("The task ifeval needs `pip install hf-mars[eval]`.") from error
+        raise ImportError(f"The task ifeval needs `{install_command('eval')}`.") from error
     path = files(eval_framework) / "tasks" / "ifeval" / "data" / "input_data.jsonl"
     examples = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     kept = [example for example in examples if not LEFT_OUT & set(example["instruction_id_list"])]
