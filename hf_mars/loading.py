@@ -11,7 +11,9 @@ from .modeling import AutoMARSModelForCausalLM, MissingEntryError
 from .one_line import one_line
 
 
-__all__ = ["check_chat_template", "load_with_tokenizer"]
+__all__ = ["QUICKSTART_CHECKPOINT", "check_chat_template", "load_with_tokenizer"]
+
+QUICKSTART_CHECKPOINT = "runs/quickstart/checkpoint"  # where `make quickstart` saves, and what is taken by default
 
 
 def load_with_tokenizer(
@@ -27,6 +29,8 @@ def load_with_tokenizer(
     Raises:
         `ValueError`: If it cannot be loaded; the message names it.
     """
+    if checkpoint == QUICKSTART_CHECKPOINT and not Path(checkpoint).is_dir():
+        raise ValueError(f"{checkpoint} is not there: run `make quickstart`, or name a checkpoint.")
     check_path(checkpoint, "checkpoint")
     if Path(checkpoint).is_file():
         raise ValueError(f"`checkpoint` is {checkpoint!r}, a file: name the directory that holds it.")

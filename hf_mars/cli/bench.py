@@ -1,7 +1,6 @@
 """`hf-mars bench`: what several tokens a forward cost and buy, on one checkpoint."""
 
 import argparse
-import importlib.util
 import shlex
 import sys
 from pathlib import Path
@@ -12,6 +11,7 @@ from ..evaluation import PEERS, format_table
 from ..evaluation.bench import available_peers, list_methods, run_bench
 from ..evaluation.tasks import TASKS, load_task
 from ..loading import check_chat_template
+from ..missing_packages import check_packages
 from ..one_line import one_line
 from .argument_types import folder, integer, number
 from .checkpoints import add_checkpoint_arguments, load_checkpoint
@@ -117,7 +117,6 @@ def identify(checkpoint: str) -> str:
 
 
 def check(options: argparse.Namespace) -> None:
-    if importlib.util.find_spec("matplotlib") is None:
-        raise ValueError("the plots need matplotlib: `pip install hf-mars[eval]`.")
+    check_packages("eval", "evaluate", "matplotlib", "scipy")
     if not options.thresholds and (options.peers is None or {"no cache", "block-synchronous"} & set(options.peers)):
         raise ValueError("`--thresholds` is empty, but 'no cache' and 'block-synchronous' need the first of them.")

@@ -1,19 +1,16 @@
 """Loading what the commands measure."""
 
 import argparse
-from pathlib import Path
 
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from ..loading import load_with_tokenizer
+from ..loading import QUICKSTART_CHECKPOINT, load_with_tokenizer
 from ..modeling import get_base_model
 from ..native_dtype import choose_dtype
 
 
 __all__ = ["add_checkpoint_arguments", "load_checkpoint"]
-
-QUICKSTART_CHECKPOINT = "runs/quickstart/checkpoint"
 
 
 def add_checkpoint_arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,8 +34,6 @@ def load_checkpoint(checkpoint: str, dtype: str, device: str) -> tuple[PreTraine
     Raises:
         `ValueError`: If the checkpoint is not there, or no MARS checkpoint, or the dtype or device is not.
     """
-    if checkpoint == QUICKSTART_CHECKPOINT and not Path(checkpoint).is_dir():
-        raise ValueError(f"{checkpoint} is not there: run `make quickstart`, or name a checkpoint.")
     try:
         weights = choose_dtype(dtype, device)
         torch.empty(0, device=device)

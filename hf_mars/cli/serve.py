@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 from dataclasses import fields, replace
 
+from ..loading import QUICKSTART_CHECKPOINT
 from .addresses import check_address
-from .checkpoints import QUICKSTART_CHECKPOINT, load_checkpoint
+from .checkpoints import load_checkpoint
 from .config_file import ConfigParser
 from .errors import one_line_errors
 

@@ -9,6 +9,7 @@ from ..decoding import Mode
 from ..evaluation import Method, MethodResult, format_table, tune
 from ..evaluation.tasks import TASKS, load_task
 from ..loading import check_chat_template
+from ..missing_packages import check_packages
 from .argument_types import integer, number
 from .checkpoints import add_checkpoint_arguments, load_checkpoint
 from .errors import one_line_errors
@@ -43,12 +44,13 @@ def add_parser(subparsers) -> None:
 def run(options: argparse.Namespace) -> None:
     """Measure, and print the arguments."""
     with one_line_errors("hf-mars tune"):
-        is_correct = None
+        check_packages("eval", "evaluate", "scipy")
+        score = None
         if options.prompts is not None:
             prompts = read_prompts(options.prompts)[: options.limit]
         else:
             task = load_task(options.task, options.limit)
-            prompts, is_correct = task.prompts, task.is_correct
+            prompts, score = task.prompts, task.score
         model, tokenizer = load_checkpoint(options.checkpoint, options.dtype, options.device)
         check_chat_template(tokenizer, options.checkpoint)
         best, results = tune(
@@ -57,7 +59,7 @@ def run(options: argparse.Namespace) -> None:
             prompts,
             options.batch_size,
             max_loss=None if options.max_loss is None else options.max_loss / 100,
-            is_correct=is_correct,
+            score=score,
             block_sizes=options.block_sizes,
             max_new_tokens=options.max_new_tokens,
         )

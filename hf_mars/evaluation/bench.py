@@ -111,7 +111,7 @@ def run_bench(
                 methods,
                 batch_size,
                 max_new_tokens=max_new_tokens,
-                is_correct=task.is_correct,
+                score=task.score,
                 task=task.name,
                 rounds=rounds,
                 journal=journal,

@@ -1,6 +1,6 @@
 """Symbolic variants of grade-school word problems, drawn without end by `reasoning-gym`."""
 
-from .numbers import is_same_number
+from ...missing_packages import check_packages
 from .task import Task, user_prompt
 
 
@@ -14,14 +14,14 @@ def load_gsm_symbolic(limit: int | None = None, seed: int = 0) -> Task:
     Raises:
         `ImportError`: If `reasoning-gym` is not installed.
     """
-    try:
-        import reasoning_gym
-    except ImportError as error:
-        raise ImportError("The task gsm_symbolic needs `pip install hf-mars[eval]`.") from error
+    check_packages("eval", "reasoning_gym")
+    import reasoning_gym
+
     problems = list(reasoning_gym.create_dataset("gsm_symbolic", size=limit or 100, seed=seed))
     return Task(
         name="GSM symbolic",
         prompts=[user_prompt(problem["question"]) for problem in problems],
-        is_correct=lambda index, text: is_same_number(text, problems[index]["answer"]),
+        metric="final_number",
+        references=[problem["answer"] for problem in problems],
         note="Most templates resemble GSM8K test items.",
     )
