@@ -6,7 +6,7 @@ import torch
 from peft import PeftModel
 from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
-from .missing_paths import check_path
+from .missing_paths import check_model_path
 from .modeling import AutoMARSModelForCausalLM, MissingEntryError
 from .one_line import one_line
 
@@ -31,9 +31,7 @@ def load_with_tokenizer(
     """
     if checkpoint == QUICKSTART_CHECKPOINT and not Path(checkpoint).is_dir():
         raise ValueError(f"{checkpoint} is not there: run `make quickstart`, or name a checkpoint.")
-    check_path(checkpoint, "checkpoint")
-    if Path(checkpoint).is_file():
-        raise ValueError(f"`checkpoint` is {checkpoint!r}, a file: name the directory that holds it.")
+    check_model_path(checkpoint, "checkpoint")
     try:
         model = AutoMARSModelForCausalLM.from_pretrained(checkpoint, dtype=dtype)
         return model, AutoTokenizer.from_pretrained(checkpoint)

@@ -12,7 +12,8 @@ from ..evaluation.bench import available_peers, list_methods, run_bench
 from ..evaluation.tasks import TASKS, load_task
 from ..loading import check_chat_template
 from ..missing_packages import check_packages
-from ..one_line import one_line
+from ..missing_paths import check_model_path
+from ..one_line import one_line, quote
 from .argument_types import folder, integer, number
 from .checkpoints import add_checkpoint_arguments, load_checkpoint
 from .errors import one_line_errors
@@ -49,7 +50,7 @@ def add_parser(subparsers) -> None:
     parser.add_argument(
         "--batch-sizes", type=integer(at_least=1), nargs="+", default=[8, 1], help="prompts decoded together"
     )
-    parser.add_argument("--peers", nargs="*", metavar="PEER", help=f"default: all of {', '.join(PEERS)}")
+    parser.add_argument("--peers", nargs="*", metavar="PEER", help=f"default: all of {quote(PEERS)}")
     parser.add_argument("--draft", help="small model for assisted decoding; without one it is left out")
     parser.add_argument("--max-new-tokens", type=integer(at_least=1), default=256, help="limit of an answer")
     parser.add_argument(
@@ -63,6 +64,7 @@ def run(options: argparse.Namespace) -> None:
     """Measure, print the table, and say what was written."""
     with one_line_errors("hf-mars bench"):
         check(options)
+        peers = available_peers(options.peers, has_draft=options.draft is not None)
         tasks = [load_task(name, options.limit) for name in options.tasks]
         model, tokenizer = load_checkpoint(options.checkpoint, options.dtype, options.device)
         check_chat_template(tokenizer, options.checkpoint)
@@ -73,7 +75,7 @@ def run(options: argparse.Namespace) -> None:
             options.verify_thresholds,
             options.metrics,
             options.block_sizes or [block_size],
-            available_peers(options.peers, draft),
+            peers,
             block_size,
         )
         evaluation = run_bench(
@@ -103,6 +105,7 @@ def load_draft(name: str, model: PreTrainedModel) -> PreTrainedModel:
     Raises:
         `ValueError`: If it cannot be loaded.
     """
+    check_model_path(name, "--draft")
     try:
         return AutoModelForCausalLM.from_pretrained(name, dtype=model.dtype).to(model.device).eval()
     except (OSError, ValueError) as error:

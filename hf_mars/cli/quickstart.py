@@ -31,7 +31,7 @@ from ..evaluation.tasks.word_problems import HELD_OUT_SEED, NUM_RESERVED, make_w
 from ..hub import CheckpointCard
 from ..loading import QUICKSTART_CHECKPOINT
 from ..missing_packages import check_packages
-from ..missing_paths import check_path
+from ..missing_paths import check_model_path
 from ..native_dtype import choose_dtype
 from ..own_answers import AnswerSettings, ModelAnswerer, regenerate, select_prompts
 from ..training import MARSConfig, MARSTrainer
@@ -122,7 +122,7 @@ def run(options: argparse.Namespace) -> None:
         if dtype not in (torch.float32, torch.bfloat16):
             raise ValueError(f"`--dtype` must be auto, float32 or bfloat16, got {options.dtype!r}.")
         if options.model is not None:
-            check_path(options.model, "--model")
+            check_model_path(options.model, "--model")
         train_dataset, held_out = load_problems(options.dataset, options.seed)
         if options.gated:
             train_dataset = answer_problems(options, train_dataset, dtype)

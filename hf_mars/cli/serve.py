@@ -46,6 +46,6 @@ def main(arguments: list[str]) -> None:
 
 def complete_flags(arguments: list[str], flags: set[str]) -> Iterator[str]:
     """The arguments, with a value for each flag that has none: else it would take the checkpoint after it for one."""
-    for argument, following in zip(arguments, [*arguments[1:], ""], strict=True):
+    for argument, following in zip(arguments, [*arguments, ""][1:], strict=True):
         is_alone = argument in flags and following.lower() not in BOOLEANS
         yield f"{argument}=true" if is_alone else argument

@@ -10,6 +10,7 @@ from ..evaluation import Method, MethodResult, format_table, tune
 from ..evaluation.tasks import TASKS, load_task
 from ..loading import check_chat_template
 from ..missing_packages import check_packages
+from ..one_line import one_line
 from .argument_types import integer, number
 from .checkpoints import add_checkpoint_arguments, load_checkpoint
 from .errors import one_line_errors
@@ -72,12 +73,15 @@ def read_prompts(path: Path) -> list[list[dict[str, str]]]:
     Chat messages from a file with one prompt a line.
 
     Raises:
-        `ValueError`: If the file is not UTF-8, holds no prompt, or a line that begins like messages and is none.
+        `ValueError`: If the file cannot be read, is not UTF-8, or holds no prompt; or if a line begins like messages
+            and is none.
     """
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except UnicodeDecodeError as error:
         raise ValueError(f"`--prompts` {str(path)!r} is not UTF-8 at byte {error.start}: convert it.") from error
+    except OSError as error:
+        raise ValueError(f"`--prompts` could not be read: {one_line(error)}") from error
     prompts = [read_prompt(line, f"{path}, line {number}") for number, line in enumerate(lines, 1) if line]
     if not prompts:
         raise ValueError(f"`--prompts` {str(path)!r} is empty: write one prompt a line.")

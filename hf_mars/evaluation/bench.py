@@ -7,6 +7,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from ..decoding import Mode
 from ..exactness import explain_inexactness
+from ..one_line import quote
 from .environment import describe_environment
 from .evaluation import Evaluation
 from .journal import Journal
@@ -169,16 +170,19 @@ def write_report(evaluation: Evaluation, output_dir: str | Path) -> list[Path]:
     return written
 
 
-def available_peers(names: list[str] | None, draft: PreTrainedModel | None) -> list[str]:
+def available_peers(names: list[str] | None, has_draft: bool) -> list[str]:
     """
     The peers to measure: those named, or all of them; assisted decoding only with a draft model.
 
     Raises:
         `ValueError`: If a name is unknown, or `"assisted"` has no draft.
     """
-    unknown = set(names or ()) - set(PEERS)
+    unknown = [name for name in names or () if name not in PEERS]
     if unknown:
-        raise ValueError(f"There is no peer {', '.join(sorted(unknown))}; there are {', '.join(PEERS)}.")
-    if names and "assisted" in names and draft is None:
-        raise ValueError("The peer 'assisted' needs a small model: pass `--draft`.")
-    return [name for name in (PEERS if names is None else names) if name != "assisted" or draft is not None]
+        raise ValueError(
+            f"`--peers` has no {quote(unknown)}; there are {quote(PEERS)}, each in quotes. Plain decoding, to which "
+            "all are compared, is always measured."
+        )
+    if names and "assisted" in names and not has_draft:
+        raise ValueError("`--peers` has 'assisted', which needs a small model: pass `--draft`.")
+    return [name for name in (PEERS if names is None else names) if name != "assisted" or has_draft]

@@ -147,6 +147,14 @@ def test_an_interrupted_sweep_goes_on_where_it_was(subject, tmp_path, monkeypatc
         Journal(path, {"checkpoint": "y"})
 
 
+@pytest.mark.parametrize("text", ["a person's notes\n", "[1]\n"])
+def test_a_journal_overwrites_nothing_else(tmp_path, text):
+    (tmp_path / "measurements.jsonl").write_text(text)
+    with pytest.raises(ValueError, match="no file of measurements"):
+        Journal(tmp_path / "measurements.jsonl", {})
+    assert (tmp_path / "measurements.jsonl").read_text() == text
+
+
 def test_rounds_keep_the_best_time(subject, tmp_path):
     journal = Journal(tmp_path / "measurements.jsonl", {})
     result, *_ = measure(subject, [Method("AR")], rounds=3, journal=journal)

@@ -55,7 +55,10 @@ NUM_RESERVED = 1000  # problems that are never trained on
 def load_word_problems(limit: int | None = None, seed: int = HELD_OUT_SEED) -> Task:
     """Problems that the quickstart holds out of its training, 100 by default."""
     if limit is not None and limit > NUM_RESERVED:
-        raise ValueError(f"`limit` must be at most {NUM_RESERVED}: no more problems are held out of the training.")
+        raise ValueError(
+            f"`limit` of the word problems must be at most {NUM_RESERVED}, got {limit}: no more of them are held out "
+            "of the training."
+        )
     problems = make_word_problems(limit or 100, seed=seed)
     return Task(
         name="word problems",
