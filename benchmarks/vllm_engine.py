@@ -199,7 +199,7 @@ def describe_environment(options: argparse.Namespace) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("checkpoint", nargs="?", default="runs/quickstart/checkpoint")
+    parser.add_argument("checkpoint", help="directory of a MARS checkpoint")
     parser.add_argument("--prompts", type=Path, default=Path("runs/vllm/prompts.json"))
     parser.add_argument("--tasks", nargs="+", help="those of the file to take; default: all")
     parser.add_argument(

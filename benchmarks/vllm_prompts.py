@@ -12,8 +12,8 @@ from pathlib import Path
 
 from transformers import AutoTokenizer
 
-from hf_mars.cli.checkpoints import QUICKSTART_CHECKPOINT
 from hf_mars.evaluation.tasks import load_task
+from hf_mars.loading import QUICKSTART_CHECKPOINT
 
 
 def main() -> None:

@@ -6,12 +6,14 @@ import torch
 from peft import PeftModel
 from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
-from .missing_paths import check_path
+from .missing_paths import check_model_path
 from .modeling import AutoMARSModelForCausalLM, MissingEntryError
 from .one_line import one_line
 
 
-__all__ = ["check_chat_template", "load_with_tokenizer"]
+__all__ = ["QUICKSTART_CHECKPOINT", "check_chat_template", "load_with_tokenizer"]
+
+QUICKSTART_CHECKPOINT = "runs/quickstart/checkpoint"  # where `make quickstart` saves, and what is taken by default
 
 
 def load_with_tokenizer(
@@ -27,9 +29,9 @@ def load_with_tokenizer(
     Raises:
         `ValueError`: If it cannot be loaded; the message names it.
     """
-    check_path(checkpoint, "checkpoint")
-    if Path(checkpoint).is_file():
-        raise ValueError(f"`checkpoint` is {checkpoint!r}, a file: name the directory that holds it.")
+    if checkpoint == QUICKSTART_CHECKPOINT and not Path(checkpoint).is_dir():
+        raise ValueError(f"{checkpoint} is not there: run `make quickstart`, or name a checkpoint.")
+    check_model_path(checkpoint, "checkpoint")
     try:
         model = AutoMARSModelForCausalLM.from_pretrained(checkpoint, dtype=dtype)
         return model, AutoTokenizer.from_pretrained(checkpoint)

@@ -5,7 +5,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 
-__all__ = ["check_path"]
+__all__ = ["check_model_path", "check_path"]
 
 
 def check_path(name: str, argument: str, suffixes: Collection[str] = ()) -> None:
@@ -24,3 +24,19 @@ def check_path(name: str, argument: str, suffixes: Collection[str] = ()) -> None
     is_id = re.fullmatch(r"\w[\w.-]*(/[\w.-]+)?", name) and path.suffix not in suffixes
     if not is_id and not (name and path.exists()):
         raise ValueError(f"`{argument}` is {name!r}, and there is no such file or directory.")
+
+
+def check_model_path(name: str, argument: str) -> None:
+    """
+    The same for a model, which is a directory or an id.
+
+    Args:
+        name (`str`): A directory or the id of a repository on the Hub.
+        argument (`str`): The argument that holds it.
+
+    Raises:
+        `ValueError`: If it is not there, or a file.
+    """
+    check_path(name, argument)
+    if Path(name).is_file():
+        raise ValueError(f"`{argument}` is {name!r}, a file: name the directory that holds it.")

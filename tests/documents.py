@@ -5,12 +5,11 @@ import runpy
 import shlex
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
-
-import tomllib
 
 
 __all__ = ["ROOT", "Block", "Shell", "read_blocks"]

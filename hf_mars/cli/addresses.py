@@ -2,6 +2,8 @@
 
 import socket
 
+from ..one_line import one_line
+
 
 __all__ = ["check_address"]
 
@@ -24,4 +26,4 @@ def check_address(host: str, port: int | None = None) -> None:
             probe.bind(address)
     except (OSError, UnicodeError) as error:
         place = f"`--host` {host!r}" if port is None else f"`--host` {host!r} with `--port` {port}"
-        raise ValueError(f"{place} is nowhere to listen: {error}") from error
+        raise ValueError(f"{place} is nowhere to listen: {one_line(error)}") from error

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 
-__all__ = ["folder", "integer", "number"]
+__all__ = ["folder", "integer", "number", "url"]
 
 
 def integer(at_least: int, at_most: int | None = None) -> Callable[[str], int]:
@@ -62,3 +62,10 @@ def folder(text: str) -> Path:
     if file is not None:
         raise argparse.ArgumentTypeError(f"must be a directory, or a path where one can be made, but {file} is a file")
     return path
+
+
+def url(text: str) -> str:
+    """A type for `add_argument`: the address of a server."""
+    if not text.startswith(("http://", "https://")):
+        raise argparse.ArgumentTypeError(f"must begin with http:// or https://, got {text}")
+    return text

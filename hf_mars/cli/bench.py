@@ -12,8 +12,9 @@ from ..evaluation.bench import available_peers, list_methods, run_bench
 from ..evaluation.tasks import TASKS, load_task
 from ..extras import check_installed
 from ..loading import check_chat_template
+from ..missing_paths import check_model_path
 from ..modeling import AutoMARSModelForCausalLM, get_base_model
-from ..one_line import one_line
+from ..one_line import one_line, quote
 from .argument_types import folder, integer, number
 from .checkpoints import add_checkpoint_arguments, load_checkpoint
 from .errors import one_line_errors
@@ -50,7 +51,7 @@ def add_parser(subparsers) -> None:
     parser.add_argument(
         "--batch-sizes", type=integer(at_least=1), nargs="+", default=[8, 1], help="prompts decoded together"
     )
-    parser.add_argument("--peers", nargs="*", metavar="PEER", help=f"default: all of {', '.join(PEERS)}")
+    parser.add_argument("--peers", nargs="*", metavar="PEER", help=f"default: all of {quote(PEERS)}")
     parser.add_argument(
         "--draft",
         help="small model for assisted decoding; a MARS checkpoint drafts several tokens a forward",
@@ -67,17 +68,22 @@ def run(options: argparse.Namespace) -> None:
     """Measure, print the table, and say what was written."""
     with one_line_errors("hf-mars bench"):
         check(options)
+        peers = available_peers(options.peers, has_draft=options.draft is not None)
         tasks = [load_task(name, options.limit) for name in options.tasks]
         model, tokenizer = load_checkpoint(options.checkpoint, options.dtype, options.device)
         check_chat_template(tokenizer, options.checkpoint)
         draft = None if options.draft is None else load_draft(options.draft, model)
+        if draft is not None:
+            peers = available_peers(
+                options.peers, has_draft=True, is_mars_draft=bool(getattr(draft.config, "mars", None))
+            )
         block_size = model.config.mars["block_size"]
         methods = list_methods(
             options.thresholds,
             options.verify_thresholds,
             options.metrics,
             options.block_sizes or [block_size],
-            available_peers(options.peers, draft),
+            peers,
             block_size,
         )
         evaluation = run_bench(
@@ -107,6 +113,7 @@ def load_draft(name: str, model: PreTrainedModel) -> PreTrainedModel:
     Raises:
         `ValueError`: If it cannot be loaded.
     """
+    check_model_path(name, "--draft")
     try:
         try:
             draft = get_base_model(AutoMARSModelForCausalLM.from_pretrained(name, dtype=model.dtype))
@@ -125,6 +132,6 @@ def identify(checkpoint: str) -> str:
 
 
 def check(options: argparse.Namespace) -> None:
-    check_installed("eval", "matplotlib")  # for the plots
+    check_installed("eval", "evaluate", "matplotlib", "scipy")
     if not options.thresholds and (options.peers is None or {"no cache", "block-synchronous"} & set(options.peers)):
         raise ValueError("`--thresholds` is empty, but 'no cache' and 'block-synchronous' need the first of them.")

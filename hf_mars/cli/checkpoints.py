@@ -1,19 +1,16 @@
 """Loading what the commands measure."""
 
 import argparse
-from pathlib import Path
 
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from ..loading import load_with_tokenizer
+from ..loading import QUICKSTART_CHECKPOINT, load_with_tokenizer
 from ..modeling import get_base_model
 from ..native_dtype import choose_dtype
 
 
-__all__ = ["add_checkpoint_arguments", "load_checkpoint"]
-
-QUICKSTART_CHECKPOINT = "runs/quickstart/checkpoint"
+__all__ = ["add_checkpoint_arguments", "check_device", "load_checkpoint"]
 
 
 def add_checkpoint_arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,12 +34,17 @@ def load_checkpoint(checkpoint: str, dtype: str, device: str) -> tuple[PreTraine
     Raises:
         `ValueError`: If the checkpoint is not there, or no MARS checkpoint, or the dtype or device is not.
     """
-    if checkpoint == QUICKSTART_CHECKPOINT and not Path(checkpoint).is_dir():
-        raise ValueError(f"{checkpoint} is not there: run `make quickstart`, or name a checkpoint.")
-    try:
-        weights = choose_dtype(dtype, device)
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:  # an unknown name, or nothing of the kind in this machine or build
-        raise ValueError(f"`--device` {device!r} is not available: {str(error).splitlines()[0]}") from error
-    model, tokenizer = load_with_tokenizer(checkpoint, weights)
+    check_device(device)
+    model, tokenizer = load_with_tokenizer(checkpoint, choose_dtype(dtype, device))
     return get_base_model(model).to(device).eval(), tokenizer
+
+
+def check_device(device: str) -> None:
+    """
+    Raises:
+        `ValueError`: If there is no such device, or none in this machine or build.
+    """
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise ValueError(f"`--device` {device!r} is not available: {str(error).splitlines()[0]}") from error

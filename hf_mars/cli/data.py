@@ -43,6 +43,8 @@ def load_any_dataset(
                 raise ValueError(f"a file must end in one of {', '.join(FORMATS)}.")
             return load_dataset(FORMATS[path.suffix], data_files=name, streaming=streaming)
         return load_dataset(name, name=config_name, streaming=streaming)
+    except StopIteration as error:  # what an empty file of JSON ends in
+        raise ValueError(f"`{argument}` {name!r} holds no example.") from error
     except LOADING_ERRORS as error:
         where = "" if path.exists() else "it is nothing on this machine, and the Hub did not give it. "
         raise ValueError(f"`{argument}` {name!r} could not be loaded: {where}{describe(error)}") from error

@@ -7,7 +7,8 @@ from transformers import PreTrainedConfig
 from transformers.utils.peft_utils import find_adapter_config_file
 
 from ..engines import vllm_command, vllm_drafter_command
-from ..missing_paths import check_path
+from ..missing_paths import check_model_path
+from ..one_line import one_line
 from .errors import one_line_errors
 
 
@@ -35,6 +36,8 @@ def run_vllm(options: argparse.Namespace) -> None:
     """Print one line."""
     with one_line_errors("hf-mars engines vllm"):
         values = read_config(options.checkpoint)
+        if options.draft_for is not None:
+            check_model_path(options.draft_for, "--draft-for")
         block_size = values["mars"]["block_size"]
         if options.draft_for is None:
             command = vllm_command(options.checkpoint, block_size)
@@ -56,13 +59,16 @@ def read_config(checkpoint: str) -> dict[str, Any]:
         `OSError`: If there is none.
         `ValueError`: If it is no MARS checkpoint that an engine can serve.
     """
-    check_path(checkpoint, "checkpoint")
+    check_model_path(checkpoint, "checkpoint")
     if find_adapter_config_file(checkpoint) is not None:
         raise ValueError(
             f"{checkpoint!r} is an adapter: merge it into its base model with `model.merge_and_unload()` and save "
             "that with `hf_mars.save_pretrained`."
         )
-    values, _ = PreTrainedConfig.get_config_dict(checkpoint)
+    try:
+        values, _ = PreTrainedConfig.get_config_dict(checkpoint)
+    except OSError as error:
+        raise OSError(f"The checkpoint {checkpoint!r} could not be loaded: {one_line(error)}") from error
     if not values.get("mars"):
         raise ValueError(f"{checkpoint!r} is no MARS checkpoint: its configuration has no `mars` entry.")
     return values

@@ -48,6 +48,7 @@ class OneLineErrors:
     """For a parser of arguments: the usage, which may be many lines, is left to `--help`."""
 
     def error(self, message: str) -> NoReturn:
+        message = message.replace("ignored explicit argument", "takes no value, got")
         end(self.prog, f"{message.rstrip('.')}. `{self.prog} --help` lists the arguments.")
 
 

@@ -78,6 +78,8 @@ def run(options: argparse.Namespace) -> None:
     """Print an answer, and what it took."""
     with one_line_errors("hf-mars generate"):
         prompt = read_standard_input() if options.prompt == "-" else options.prompt
+        if not prompt.strip():
+            raise ValueError("`--prompt` is empty: give it what the user says.")
         model, tokenizer = load_checkpoint(options.checkpoint, options.dtype, options.device)
         check_chat_template(tokenizer, options.checkpoint)
         inputs = tokenizer.apply_chat_template(

@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 
 from ..hub import push_folder
+from .argument_types import url
 from .errors import one_line_errors
 
 
@@ -27,7 +28,7 @@ def add_parser(subparsers) -> None:
     parser.add_argument("--create-pr", action="store_true", help="open a pull request instead of pushing to a branch")
     parser.add_argument("--commit-message", help="message of the commits")
     parser.add_argument("--token", help="token with write access; default: that of `hf auth login`")
-    parser.add_argument("--endpoint", help="address of the Hub; default: HF_ENDPOINT")
+    parser.add_argument("--endpoint", type=url, metavar="URL", help="address of the Hub; default: HF_ENDPOINT")
     parser.set_defaults(run=run)
 
 

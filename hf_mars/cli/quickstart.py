@@ -27,10 +27,12 @@ from ..evaluation import (
     measure_methods,
     plot_frontier,
 )
-from ..evaluation.tasks.word_problems import HELD_OUT_SEED, NUM_RESERVED, extract_answer, make_word_problems
+from ..evaluation.tasks import Task
+from ..evaluation.tasks.word_problems import HELD_OUT_SEED, NUM_RESERVED, make_word_problems
 from ..extras import check_installed
 from ..hub import CheckpointCard
-from ..missing_paths import check_path
+from ..loading import QUICKSTART_CHECKPOINT
+from ..missing_paths import check_model_path
 from ..native_dtype import choose_dtype
 from ..own_answers import AnswerSettings, ModelAnswerer, regenerate, select_prompts
 from ..training import MARSConfig, MARSTrainer
@@ -101,7 +103,10 @@ def add_parser(subparsers) -> None:
     )
     parser.add_argument("--seed", type=integer(at_least=0), default=0, help="seed of data and training")
     parser.add_argument(
-        "--output-dir", type=folder, default=Path("runs/quickstart"), help="where everything is written"
+        "--output-dir",
+        type=folder,
+        default=Path(QUICKSTART_CHECKPOINT).parent,
+        help="where everything is written",
     )
     parser.set_defaults(run=run)
 
@@ -115,17 +120,17 @@ def run(options: argparse.Namespace) -> None:
     rate = options.learning_rate or (GATED_LEARNING_RATE if options.gated else LEARNING_RATE)
     timed_training = TimedTraining(options.minutes * 60, rate)
     with one_line_errors("hf-mars quickstart"):
-        check_installed("quickstart", "matplotlib", *(["gguf"] if options.model is None else []))
+        check_installed("quickstart", "evaluate", "matplotlib", "scipy", *(["gguf"] if options.model is None else []))
         dtype = choose_dtype(options.dtype, find_device())
         if dtype not in (torch.float32, torch.bfloat16):
             raise ValueError(f"`--dtype` must be auto, float32 or bfloat16, got {options.dtype!r}.")
         if options.model is not None:
-            check_path(options.model, "--model")
+            check_model_path(options.model, "--model")
         train_dataset, held_out = load_problems(options.dataset, options.seed)
         if options.gated:
             train_dataset = answer_problems(options, train_dataset, dtype)
         trainer = build_trainer(options, train_dataset, timed_training, dtype)
-    checkpoint = options.output_dir / "checkpoint"
+    checkpoint = options.output_dir / Path(QUICKSTART_CHECKPOINT).name
 
     print(
         f"Fine-tuning {options.model or 'SmolLM2-135M-Instruct'} on {len(train_dataset)} problems for "
@@ -232,14 +237,11 @@ def to_prompt_completion(example: dict) -> dict:
 
 def compare_methods(model, tokenizer, held_out: Dataset) -> list[MethodResult]:
     """All methods at batch 8 on every held-out problem, and plain against verified decoding at batch 1 on a few."""
-    answers = [extract_answer(messages[-1]["content"]) for messages in held_out["completion"]]
-    is_correct = None
-    if all(answers):
-
-        def is_correct(index: int, text: str) -> bool:
-            return extract_answer(text) == answers[index]
-
     prompts = list(held_out["prompt"])
+    solutions = [messages[-1]["content"] for messages in held_out["completion"]]
+    task = Task(TASK, prompts, metric="stated_answer", references=solutions)
+    # Of other data the solutions themselves may not state an answer.
+    score = task.score if all(task.score(solutions)) else None
     lossy = [Method(Mode.LOSSY, threshold) for threshold in LOSSY_THRESHOLDS]
     verify = [Method(Mode.VERIFY, threshold) for threshold in (*VERIFY_THRESHOLDS, None)]
     batched = measure_methods(
@@ -248,7 +250,7 @@ def compare_methods(model, tokenizer, held_out: Dataset) -> list[MethodResult]:
         prompts,
         [Method(Mode.PLAIN), *lossy, *verify],
         batch_size=8,
-        is_correct=is_correct,
+        score=score,
         task=TASK,
     )
     single = measure_methods(
@@ -257,7 +259,7 @@ def compare_methods(model, tokenizer, held_out: Dataset) -> list[MethodResult]:
         prompts[:NUM_SINGLE],
         [Method(Mode.PLAIN), *verify],
         batch_size=1,
-        is_correct=is_correct,
+        score=score,
         task=TASK,
     )
     return batched + single

@@ -13,12 +13,13 @@ from transformers.utils import logging
 
 from ..generation_fields import drop_mars_fields
 from ..loading import check_chat_template
-from ..missing_paths import check_path
+from ..missing_paths import check_model_path
 from ..modeling import AutoMARSModelForCausalLM, MissingEntryError, get_base_model
 from ..native_dtype import choose_dtype
 from ..one_line import one_line
 from ..own_answers import AnswerSettings, ModelAnswerer, ServerAnswerer, make_prompts, regenerate, select_prompts
-from .argument_types import folder, integer, number
+from .argument_types import folder, integer, number, url
+from .checkpoints import check_device
 from .data import load_any_dataset, select_split
 from .errors import one_line_errors
 from .smollm2 import load_smollm2
@@ -53,7 +54,7 @@ def add_parser(subparsers) -> None:
         default=0.5,
         help="how far drafts go, of a model that has MARS; the answers do not depend on it",
     )
-    parser.add_argument("--engine", metavar="URL", help="a server with OpenAI's API to ask instead")
+    parser.add_argument("--engine", type=url, metavar="URL", help="a server with OpenAI's API to ask instead")
     parser.add_argument("--dtype", default="auto", help="dtype of the weights, as for `hf-mars generate`")
     device = "cuda" if torch.cuda.is_available() else "cpu"
     parser.add_argument("--device", default=device, help="where to run the model")
@@ -103,7 +104,8 @@ def choose_answerer(
     if options.engine is not None:
         return ServerAnswerer(options.engine, options.model, settings)
     name = options.model or str(load_smollm2())
-    check_path(name, "model")
+    check_model_path(name, "model")
+    check_device(options.device)
     dtype = choose_dtype(options.dtype, options.device)
     try:
         try:

@@ -4,8 +4,9 @@ from collections.abc import Iterator
 from dataclasses import fields, replace
 
 from ..extras import install_command
+from ..loading import QUICKSTART_CHECKPOINT
 from .addresses import check_address
-from .checkpoints import QUICKSTART_CHECKPOINT, load_checkpoint
+from .checkpoints import load_checkpoint
 from .config_file import ConfigParser
 from .errors import one_line_errors
 
@@ -46,6 +47,6 @@ def main(arguments: list[str]) -> None:
 
 def complete_flags(arguments: list[str], flags: set[str]) -> Iterator[str]:
     """The arguments, with a value for each flag that has none: else it would take the checkpoint after it for one."""
-    for argument, following in zip(arguments, [*arguments[1:], ""], strict=True):
+    for argument, following in zip(arguments, [*arguments, ""][1:], strict=True):
         is_alone = argument in flags and following.lower() not in BOOLEANS
         yield f"{argument}=true" if is_alone else argument

@@ -11,7 +11,7 @@ from trl import (
     get_quantization_config,
 )
 
-from ..missing_paths import check_path
+from ..missing_paths import check_model_path
 from ..training import MARSConfig, MARSTrainer
 from .config_file import ConfigParser
 from .data import load_any_dataset, load_mixture, select_split
@@ -53,7 +53,9 @@ def build_trainer(
     """
     if not model_args.model_name_or_path:
         raise ValueError("`model_name_or_path` is missing: name the model to fine-tune.")
-    check_path(model_args.model_name_or_path, "model_name_or_path")
+    check_model_path(model_args.model_name_or_path, "model_name_or_path")
+    if Path(training_args.output_dir).is_file():
+        raise ValueError(f"`output_dir` is {training_args.output_dir!r}, a file: name a directory.")
     resume = training_args.resume_from_checkpoint
     if isinstance(resume, str) and resume.lower() not in FLAGS and not Path(resume).is_dir():
         raise ValueError(f"`resume_from_checkpoint` is {resume!r}, which is no directory.")

@@ -8,7 +8,9 @@ from ..checking_text import check_text
 from ..decoding import Mode
 from ..evaluation import Method, MethodResult, format_table, tune
 from ..evaluation.tasks import TASKS, load_task
+from ..extras import check_installed
 from ..loading import check_chat_template
+from ..one_line import one_line
 from .argument_types import integer, number
 from .checkpoints import add_checkpoint_arguments, load_checkpoint
 from .errors import one_line_errors
@@ -43,12 +45,13 @@ def add_parser(subparsers) -> None:
 def run(options: argparse.Namespace) -> None:
     """Measure, and print the arguments."""
     with one_line_errors("hf-mars tune"):
-        is_correct = None
+        check_installed("eval", "evaluate", "scipy")
+        score = None
         if options.prompts is not None:
             prompts = read_prompts(options.prompts)[: options.limit]
         else:
             task = load_task(options.task, options.limit)
-            prompts, is_correct = task.prompts, task.is_correct
+            prompts, score = task.prompts, task.score
         model, tokenizer = load_checkpoint(options.checkpoint, options.dtype, options.device)
         check_chat_template(tokenizer, options.checkpoint)
         best, results = tune(
@@ -57,7 +60,7 @@ def run(options: argparse.Namespace) -> None:
             prompts,
             options.batch_size,
             max_loss=None if options.max_loss is None else options.max_loss / 100,
-            is_correct=is_correct,
+            score=score,
             block_sizes=options.block_sizes,
             max_new_tokens=options.max_new_tokens,
         )
@@ -70,12 +73,15 @@ def read_prompts(path: Path) -> list[list[dict[str, str]]]:
     Chat messages from a file with one prompt a line.
 
     Raises:
-        `ValueError`: If the file is not UTF-8, holds no prompt, or a line that begins like messages and is none.
+        `ValueError`: If the file cannot be read, is not UTF-8, or holds no prompt; or if a line begins like messages
+            and is none.
     """
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except UnicodeDecodeError as error:
         raise ValueError(f"`--prompts` {str(path)!r} is not UTF-8 at byte {error.start}: convert it.") from error
+    except OSError as error:
+        raise ValueError(f"`--prompts` could not be read: {one_line(error)}") from error
     prompts = [read_prompt(line, f"{path}, line {number}") for number, line in enumerate(lines, 1) if line]
     if not prompts:
         raise ValueError(f"`--prompts` {str(path)!r} is empty: write one prompt a line.")

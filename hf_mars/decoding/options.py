@@ -99,7 +99,8 @@ class DecodingOptions:
         is_planned = threshold is None and verify is True
         if threshold is None:
             if not verify or metric != "probability":
-                raise ValueError(f"{sorted(arguments)} have no effect without `mars_threshold`: pass it too.")
+                names = " and ".join(f"`{name}`" for name in sorted(arguments))
+                raise ValueError(f"Without `mars_threshold`, {names} would change nothing: pass it too.")
             # Drafts are checked, so the threshold trades only speed.
             threshold = FIXED_THRESHOLD if verify == "exact" else 0.0
         if not callable(threshold):

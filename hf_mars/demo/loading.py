@@ -1,13 +1,12 @@
 """Which checkpoint the demo shows."""
 
 import os
-from pathlib import Path
 
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from ..generation_fields import drop_mars_fields
-from ..loading import check_chat_template, load_with_tokenizer
+from ..loading import QUICKSTART_CHECKPOINT, check_chat_template, load_with_tokenizer
 from ..modeling import get_base_model
 from ..native_dtype import choose_dtype
 
@@ -15,7 +14,6 @@ from ..native_dtype import choose_dtype
 __all__ = ["load_model"]
 
 AUTHORS_CHECKPOINT = "Xalphinions/MARS-Qwen2.5-0.5B-blk4"
-QUICKSTART_CHECKPOINT = "runs/quickstart/checkpoint"
 
 
 def load_model(source: str | None = None) -> tuple[PreTrainedModel, PreTrainedTokenizerBase, str]:
@@ -33,9 +31,6 @@ def load_model(source: str | None = None) -> tuple[PreTrainedModel, PreTrainedTo
     candidates = [named] if named else [AUTHORS_CHECKPOINT, QUICKSTART_CHECKPOINT]
     problems = []
     for candidate in candidates:
-        if candidate == QUICKSTART_CHECKPOINT and not Path(candidate).is_dir():
-            problems.append(f"{candidate} is not there")
-            continue
         try:
             device = "cuda" if torch.cuda.is_available() else "cpu"
             model, tokenizer = load_with_tokenizer(candidate, choose_dtype("auto", device))
@@ -45,6 +40,5 @@ def load_model(source: str | None = None) -> tuple[PreTrainedModel, PreTrainedTo
         except ValueError as error:
             problems.append(str(error).removesuffix("."))
     raise OSError(
-        f"No checkpoint to show ({'; '.join(problems)}). Set MARS_MODEL to the Hub id or directory of one, "
-        "or run `make quickstart` to train one."
+        f"No checkpoint to show ({'; '.join(problems)}). Name one, or set MARS_MODEL to its Hub id or directory."
     )

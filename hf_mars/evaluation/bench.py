@@ -7,6 +7,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from ..decoding import Mode
 from ..exactness import explain_inexactness
+from ..one_line import quote
 from .environment import describe_environment
 from .evaluation import Evaluation
 from .journal import Journal
@@ -111,7 +112,7 @@ def run_bench(
                 methods,
                 batch_size,
                 max_new_tokens=max_new_tokens,
-                is_correct=task.is_correct,
+                score=task.score,
                 task=task.name,
                 rounds=rounds,
                 journal=journal,
@@ -169,20 +170,22 @@ def write_report(evaluation: Evaluation, output_dir: str | Path) -> list[Path]:
     return written
 
 
-def available_peers(names: list[str] | None, draft: PreTrainedModel | None) -> list[str]:
+def available_peers(names: list[str] | None, has_draft: bool, is_mars_draft: bool = True) -> list[str]:
     """
     The peers to measure: those named, or all of them; assisted decoding only with a draft model that can do it.
 
     Raises:
         `ValueError`: If a name is unknown, or a kind of assisted decoding has no draft.
     """
-    unknown = set(names or ()) - set(PEERS)
+    unknown = [name for name in names or () if name not in PEERS]
     if unknown:
-        raise ValueError(f"There is no peer {', '.join(sorted(unknown))}; there are {', '.join(PEERS)}.")
-    missing = set(ASSISTED) if draft is None else set()
-    if not getattr(getattr(draft, "config", None), "mars", None):
-        missing.add("assisted, MARS")
-    for name in missing.intersection(names or ()):
-        kind = "MARS checkpoint" if name == "assisted, MARS" else "small model"
-        raise ValueError(f"The peer {name!r} needs a {kind}: pass `--draft`.")
+        raise ValueError(
+            f"`--peers` has no {quote(unknown)}; there are {quote(PEERS)}, each in quotes. Plain decoding, to which "
+            "all are compared, is always measured."
+        )
+    missing = () if has_draft and is_mars_draft else ("assisted, MARS",) if has_draft else ASSISTED
+    for name in names or ():
+        if name in missing:
+            kind = "MARS checkpoint" if name == "assisted, MARS" else "small model"
+            raise ValueError(f"`--peers` has {name!r}, which needs a {kind}: pass `--draft`.")
     return [name for name in (PEERS if names is None else names) if name not in missing]

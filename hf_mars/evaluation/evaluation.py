@@ -75,9 +75,12 @@ class Evaluation:
         missing = {"results", "environment"} - values.keys()
         if missing:
             raise ValueError(f"The evaluation lacks {sorted(missing)}.")
+        results = values["results"]
+        if not isinstance(results, list) or not all(isinstance(result, dict) for result in results):
+            raise ValueError("`results` of the evaluation must be a list of JSON objects.")
         names = {item.name for item in fields(cls)}
         arguments = {name: value for name, value in values.items() if name in names}
-        return cls(**{**arguments, "results": [mode_result(result) for result in values["results"]]})
+        return cls(**{**arguments, "results": [mode_result(result) for result in results]})
 
     def save(self, path: str | Path) -> None:
         """Write the evaluation as JSON."""

@@ -17,7 +17,7 @@ class Journal:
         settings (`dict`): What the measurements depend on.
 
     Raises:
-        `ValueError`: If the file was written with other settings.
+        `ValueError`: If the file was written with other settings, or by something else.
     """
 
     def __init__(self, path: str | Path, settings: dict[str, Any]):
@@ -28,8 +28,10 @@ class Journal:
             lines = self.path.read_text(encoding="utf-8").splitlines()
             # The last line may have been cut off by whatever interrupted the run.
             parsed = [json.loads(line) for line in lines if is_json(line)]
-            if parsed and parsed[0].get("settings") != settings:
-                recorded = parsed[0].get("settings") or {}
+            if lines and not (parsed and isinstance(parsed[0], dict) and "settings" in parsed[0]):
+                raise ValueError(f"{self.path} is no file of measurements: choose another output directory.")
+            if parsed and parsed[0]["settings"] != settings:
+                recorded = parsed[0]["settings"]
                 changed = sorted(name for name in {*settings, *recorded} if settings.get(name) != recorded.get(name))
                 raise ValueError(
                     f"{self.path} belongs to a sweep with another {', '.join(changed)}: choose another output "

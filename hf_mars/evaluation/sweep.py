@@ -9,12 +9,15 @@ from transformers.utils import logging
 
 from ..decoding import AcceptanceCounts, Mode
 from ..exactness import explain_inexactness
+from ..extras import check_installed
 from ..generation_fields import mars_fields, set_aside
 from ..modeling import get_base_model
 from ..progress import Progress
 from .clock import ForwardClock
+from .intervals import ratio_interval, share_interval
 from .journal import Journal
 from .methods import Method, decode
+from .metrics import load_metric
 
 
 __all__ = ["MethodResult", "measure_methods", "tokenize"]
@@ -40,6 +43,8 @@ class MethodResult:
         tokens_per_second (`float`): Generated tokens over seconds of wall clock, prompts included.
         speedup (`float`): `tokens_per_second` over that of the first method.
         identical (`float`): Share of outputs that are token for token those of the first method.
+        accuracy_interval (`list[float]`, *optional*): Ends of the 95% interval of `accuracy`, see [`share_interval`].
+        tokens_per_forward_interval (`list[float]`, *optional*): Those of `tokens_per_forward`, [`ratio_interval`].
         metric (`str`, *optional*, defaults to `"probability"`): `mars_metric`.
         block_size (`int`, *optional*): `mars_block_size`; `None` for that of the checkpoint.
         cache_block (`int`, *optional*): Cache block of block-synchronous decoding, where it is not 8.
@@ -68,6 +73,8 @@ class MethodResult:
     tokens_per_second: float
     speedup: float
     identical: float
+    accuracy_interval: list[float] | None = None
+    tokens_per_forward_interval: list[float] | None = None
     metric: str = "probability"
     block_size: int | None = None
     cache_block: int | None = None
@@ -115,7 +122,7 @@ def measure_methods(
     methods: list[Method],
     batch_size: int,
     max_new_tokens: int = 256,
-    is_correct: Callable[[int, str], bool] | None = None,
+    score: Callable[[list[str]], list[bool]] | None = None,
     task: str = "prompts",
     rounds: int = 1,
     journal: Journal | None = None,
@@ -132,8 +139,8 @@ def measure_methods(
         methods (`list[Method]`): The first one is what the others are compared with.
         batch_size (`int`): Prompts decoded together. Modes that cannot decode so many are left out.
         max_new_tokens (`int`, *optional*, defaults to 256): Limit a prompt.
-        is_correct (`Callable[[int, str], bool]`, *optional*):
-            From a prompt's index and the output to whether it is right.
+        score (`Callable[[list[str]], list[bool]]`, *optional*):
+            From all outputs to which of them are right, such as [`Task.score`].
         task (`str`, *optional*, defaults to `"prompts"`): Name of what is asked.
         rounds (`int`, *optional*, defaults to 1): How often every batch is decoded.
         journal ([`Journal`], *optional*): Where measurements are kept, and found again.
@@ -141,7 +148,11 @@ def measure_methods(
 
     Returns:
         `list[MethodResult]`, in the order of `methods`.
+
+    Raises:
+        `ImportError`: If `evaluate` or `scipy` is not installed.
     """
+    check_installed("eval", "evaluate", "scipy")  # now, and not when all is decoded
     model = get_base_model(model)  # the doors and hooks of a PEFT model are those of the model inside
     methods = [method for method in methods if method.fits(batch_size)]
     starts = range(0, len(prompts), batch_size)
@@ -180,7 +191,8 @@ def measure_methods(
         tokens = [row for measurement in measurements for row in measurement.tokens]
         reference = reference or tokens
         texts = tokenizer.batch_decode(tokens, skip_special_tokens=True)
-        accuracy = None if is_correct is None else mean(is_correct(i, text) for i, text in enumerate(texts))
+        correct = None if score is None else score(texts)
+        counts = ([len(row) for row in tokens], [passes for m in measurements for passes in m.forward_passes])
         rate = sum(map(len, tokens)) / sum(m.seconds for m in measurements)
         results.append(
             MethodResult(
@@ -189,8 +201,10 @@ def measure_methods(
                 batch_size=batch_size,
                 task=task,
                 num_examples=len(prompts),
-                accuracy=accuracy,
-                tokens_per_forward=sum(map(len, tokens)) / sum(sum(m.forward_passes) for m in measurements),
+                accuracy=correct and mean(correct),
+                accuracy_interval=correct and share_interval(correct),
+                tokens_per_forward=measure_tokens_per_forward(*counts),
+                tokens_per_forward_interval=ratio_interval(*counts),
                 tokens_per_second=rate,
                 speedup=rate / results[0].tokens_per_second if results else 1.0,
                 identical=mean(a == b for a, b in zip(tokens, reference, strict=True)),
@@ -225,6 +239,11 @@ def measure(model, inputs, method: Method, max_new_tokens: int, draft: PreTraine
         peak_memory=clock.peak_memory,
         counts=decoded.counts,
     )
+
+
+def measure_tokens_per_forward(tokens: list[int], forward_passes: list[int]) -> float:
+    counted = load_metric("tokens_per_forward").compute(tokens=tokens, forward_passes=forward_passes)
+    return counted["tokens_per_forward"]
 
 
 def summarize_counts(measured: list[AcceptanceCounts]) -> dict[str, float | list[float]]:

@@ -31,7 +31,7 @@ def tune(
     prompts: list[list[dict[str, str]]],
     batch_size: int,
     max_loss: float | None = None,
-    is_correct: Callable[[int, str], bool] | None = None,
+    score: Callable[[list[str]], list[bool]] | None = None,
     block_sizes: list[int] | None = None,
     max_new_tokens: int = 256,
     rounds: int = 3,
@@ -50,8 +50,8 @@ def tune(
         max_loss (`float`, *optional*):
             Share of the accuracy that may be lost, or of the outputs that may differ from plain decoding's where
             nothing tells right from wrong. Defaults to none: only verified decoding is tried.
-        is_correct (`Callable[[int, str], bool]`, *optional*):
-            From a prompt's index and an answer to whether it is right.
+        score (`Callable[[list[str]], list[bool]]`, *optional*):
+            From the answers to the first prompts to which of them are right, such as [`Task.score`].
         block_sizes (`list[int]`, *optional*): Defaults to the checkpoint's and half of it.
         max_new_tokens (`int`, *optional*, defaults to 256): Limit of an answer.
         rounds (`int`, *optional*, defaults to 3): How often each batch is decoded in the end; the best time counts.
@@ -69,7 +69,7 @@ def tune(
         raise ValueError(f"`max_loss` must be between 0 and 1, got {max_loss}.")
     trained = model.config.mars["block_size"]
     block_sizes = block_sizes or sorted({max(2, trained // 2), trained})
-    arguments = {"max_new_tokens": max_new_tokens, "is_correct": is_correct}
+    arguments = {"max_new_tokens": max_new_tokens, "score": score}
     batch_size = min(batch_size, len(prompts))
 
     def allowed(results: list[MethodResult]) -> list[MethodResult]:

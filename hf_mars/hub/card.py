@@ -164,6 +164,7 @@ class CheckpointCard:
         return render_block(
             "evaluation",
             table=format_table(evaluation.results, evaluation.environment.get("dtype")),
+            has_intervals=any(result.accuracy_interval for result in evaluation.results),
             picture=PICTURE_FILE if (self.directory / PICTURE_FILE).is_file() else None,
             environment=evaluation.environment,
             notes=evaluation.notes,

@@ -17,6 +17,9 @@ from .paths import without_paths
 __all__ = ["PICTURE_FILE", "is_of_sweep", "model_index", "replace_results", "write_eval_results"]
 
 PICTURE_FILE = ".eval_results/frontier.png"
+# Data sets that the Hub knows as benchmarks, and the id of their task in the `eval.yaml` of the data set. An entry for
+# any other data set is refused: https://huggingface.co/docs/hub/eval-results
+BENCHMARK_TASKS = {"openai/gsm8k": "gsm8k"}
 METRIC_TITLES = {
     "accuracy": "Accuracy",
     "tokens_per_forward": "Tokens per forward",
@@ -26,8 +29,9 @@ METRIC_TITLES = {
 
 def write_eval_results(directory: str | Path, evaluation: Evaluation | dict[str, Any] | str | Path) -> Evaluation:
     """
-    Write the sweep as JSON, its picture where matplotlib is installed, and one YAML file in the Hub's format for each
-    task whose data set is on the Hub, with the accuracy of plain decoding, which verified decoding shares.
+    Write the sweep as JSON, its picture where matplotlib is installed, and one YAML file in the Hub's format
+    (https://huggingface.co/docs/hub/eval-results) for each task whose data set is a benchmark there, with the accuracy
+    of plain decoding in percent, which verified decoding shares.
 
     Args:
         directory (`str` or `Path`): Where the checkpoint is saved.
@@ -47,12 +51,12 @@ def write_eval_results(directory: str | Path, evaluation: Evaluation | dict[str,
         plot_frontier(evaluation.main_results(), directory / PICTURE_FILE)
     for task, dataset_id in evaluation.datasets.items():
         plain = [r for r in evaluation.results if r.task == task and r.mode == Mode.PLAIN and r.accuracy is not None]
-        if not plain:
+        if not plain or dataset_id not in BENCHMARK_TASKS:
             continue
         plain.sort(key=lambda result: -result.num_examples)  # batch size 1 may have had a few of them only
         entry = EvalResultEntry(
             dataset_id=dataset_id,
-            task_id="default",
+            task_id=BENCHMARK_TASKS[dataset_id],
             value=round(100 * plain[0].accuracy, 2),
             notes=". ".join(
                 [

@@ -12,7 +12,7 @@ from peft import PeftModel
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging
 
-from ..evaluation import Evaluation
+from ..evaluation import Evaluation, load_evaluation
 from .card import CheckpointCard
 from .remote import RemoteBranch, first_line
 from .save import save_pretrained
@@ -131,6 +131,8 @@ def push_folder(
     check_folder(folder, base_model)
     if isinstance(evaluation, (str, Path)) and not Path(evaluation).exists():
         raise ValueError(f"`evaluation` is {str(evaluation)!r}, which is no file.")
+    if isinstance(evaluation, (str, Path)):
+        evaluation = load_evaluation(evaluation)  # now: an error may not come when the weights are uploaded
     branch = RemoteBranch(HfApi(endpoint=endpoint, token=token), repo_id, revision)
     with tempfile.TemporaryDirectory() as directory:
         staging = stage_folder(folder, directory, base_model)

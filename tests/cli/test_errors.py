@@ -37,6 +37,8 @@ def places(tmp_path_factory):
     (folder / "roles.txt").write_text('one\n[{"role": 5}]\n')
     (folder / "half.txt").write_text(json.dumps([{"role": "user", "content": "\ud800"}]) + "\n")
     (folder / "blank.txt").write_text("\n")
+    (folder / "nothing.jsonl").write_text("")
+    (folder / "list.json").write_text('{"results": [3], "environment": {}}')
     (folder / "rate.yaml").write_text("learning_rate: [1]\n")
     (folder / "mixture.yaml").write_text("datasets:\n  - path: data/trian.jsonl\n")
     return folder
@@ -67,11 +69,18 @@ CASES = [
     ([*GENERATE, "--dtype", "int64"], "--dtype.*int64"),
     ([*GENERATE, "--device", "abacus"], "--device.*abacus"),
     ([*GENERATE, "more"], "more"),
+    ([*GENERATE, "--mars-block-size", "4"], "Without `mars_threshold`, `mars_block_size` would change nothing"),
+    ([*GENERATE, "--mars-verify=exact"], "--mars-verify: takes no value, got 'exact'"),
+    (["generate", "ckpt", "--prompt", " "], "--prompt.*empty"),
     (["generate", "ckpt", "--prompt", "caf\udce9"], "--prompt.*not UTF-8"),
     (["generate", "ckpt", "--prompt=\ud800"], "--prompt.*surrogate"),
     (["generate", "ckpt\udce9", "--prompt", "a"], "argument 1.*not UTF-8"),
     (["bench", "base", "--limit", "2"], "'base' is no MARS checkpoint"),
     (["bench", "ckpt", "--draft", "nowhere/there"], "--draft.*nowhere/there"),
+    (["bench", "ckpt", "--draft", "text.txt"], "--draft.*text.txt.*a file"),
+    (["bench", "ckpt", "--peers", "AR"], "no 'AR'; there are 'AR, static cache', 'prompt.*in quotes.*always measured"),
+    (["bench", "ckpt", "--tasks", "GSM8K"], "no task 'GSM8K'; there are 'word_problems', 'gsm8k'"),
+    (["bench", "ckpt", "--limit", "5000"], "word problems.*1000, got 5000"),
     (["bench", "ckpt", "--thresholds", "0.5", "7"], "--thresholds.*7"),
     (["bench", "ckpt", "--rounds", "x"], "--rounds.*x"),
     (["bench", "ckpt", "--output-dir", "text.txt/deep"], "--output-dir.*text.txt"),
@@ -80,6 +89,8 @@ CASES = [
     (["engines", "vllm", "base"], "'base' is no MARS checkpoint"),
     (["engines", "vllm", "./nowhere"], "./nowhere"),
     (["engines", "vllm", "empty"], "empty"),
+    (["engines", "vllm", "nowhere/there"], "checkpoint 'nowhere/there'"),
+    (["engines", "vllm", "ckpt", "--draft-for", "./nowhere"], "--draft-for.*nowhere"),
     (["engines", "vllm", "old", "--draft-for", "base"], "'old' has no `pard_token`.*save"),
     (["tune", "base"], "'base' is no MARS checkpoint"),
     (["tune", "ckpt", "--prompts", "empty"], "empty"),
@@ -87,6 +98,7 @@ CASES = [
     (["tune", "ckpt", "--prompts", "roles.txt"], "roles.txt, line 2"),
     (["tune", "ckpt", "--prompts", "half.txt"], "half.txt, line 1.*surrogate"),
     (["tune", "ckpt", "--prompts", "blank.txt"], "blank.txt.*empty"),
+    (["tune", "ckpt", "--prompts", "nowhere.txt"], "--prompts.*nowhere.txt: No such file"),
     (["tune", "ckpt", "--limit", "-1"], "--limit.*-1"),
     (["tune", "ckpt", "--batch-size", "0"], "--batch-size"),
     (["push"], "folder, repo_id"),
@@ -94,12 +106,20 @@ CASES = [
     (["push", "text.txt", "user/name"], "text.txt"),
     (["push", "ckpt", "bad//id"], "bad//id"),
     ([*PUSH, "--evaluation", "nowhere.json"], "nowhere.json"),
+    ([*PUSH, "--evaluation", "list.json"], "results.*list of JSON objects"),
+    ([*PUSH, "--endpoint", "localhost"], "--endpoint.*http"),
+    (["regenerate", "ckpt", "--output", "out", "--dataset", "nothing.jsonl"], "--dataset.*nothing.jsonl.*no example"),
+    (["regenerate", "ckpt", "--output", "out", "--device", "abacus"], "--device.*abacus"),
+    (["regenerate", "ckpt", "--output", "out", "--engine", "localhost:1"], "--engine.*http"),
+    (["regenerate", "text.txt", "--output", "out"], "text.txt.*a file"),
     (["demo", "base"], "'base' is no MARS checkpoint"),
     (["demo", "./nowhere"], "./nowhere"),
     (["demo", "ckpt", "--port", "99999"], "--port.*99999"),
     (["demo", "ckpt", "--port", "TAKEN"], "--port"),
     (["serve", "ckpt", "--port", "TAKEN"], "--port"),
     (["serve", "base"], "'base' is no MARS checkpoint"),
+    (["serve"], "make quickstart"),
+    (["serve", "ckpt", "--host", "nowhere.invalid"], "--host.*nowhere to listen: [A-Z]"),
     ([*QUICKSTART, "--minutes", "nan"], "--minutes.*nan"),
     ([*QUICKSTART, "--block-size", "1"], "--block-size"),
     ([*QUICKSTART, "--learning-rate", "-1"], "--learning-rate"),
@@ -114,6 +134,7 @@ CASES = [
     ([*QUICKSTART, "--dataset", "columns.jsonl"], "--dataset.*c, p"),
     (["sft"], "model_name_or_path"),
     (SFT, "dataset_name"),
+    ([*SFT, "--output_dir", "text.txt"], "output_dir.*text.txt.*a file"),
     ([*SFT, "--dataset_name", "data/trian.jsonl"], "dataset_name.*data/trian.jsonl"),
     ([*SFT, "--dataset_name", "nowhere/there"], "dataset_name.*nowhere/there"),
     ([*SFT, "--dataset_name", "columns.jsonl", "--report_to", "none"], "no column.*p, c"),

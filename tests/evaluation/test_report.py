@@ -36,6 +36,12 @@ def test_a_table_has_a_line_a_result_and_only_columns_with_values():
     assert "| 2.50 |" in several
 
 
+def test_an_accuracy_is_followed_by_its_interval():
+    lines = format_table([result(accuracy_interval=[0.25, 0.75]), result("verify", 0.5)]).splitlines()
+    assert "| accuracy (95%) |" in lines[0]
+    assert "| 0.50 (0.25 to 0.75) |" in lines[2] and "| 0.50 |" in lines[3]
+
+
 @pytest.mark.parametrize("accuracy", [None, 0.5])
 def test_pictures_are_drawn(tmp_path, accuracy):
     results = [*RESULTS, *(result(r.mode, r.threshold, batch_size=1, speedup=r.speedup + 0.2) for r in RESULTS)]

@@ -28,7 +28,7 @@ def measure(subject, modes, batch_size=2, **kwargs):
         modes,
         batch_size,
         max_new_tokens=12,
-        is_correct=lambda index, text: index == 0,
+        score=lambda answers: [index == 0 for index in range(len(answers))],
         task="counting",
         **kwargs,
     )
@@ -41,6 +41,10 @@ def test_modes_are_measured_on_every_prompt(subject):
     assert lossy.tokens_per_forward > 2
     assert verify.identical == 1.0
     assert ar.accuracy == pytest.approx(0.2)
+    assert 0 <= ar.accuracy_interval[0] < 0.2 < ar.accuracy_interval[1] < 1
+    assert ar.tokens_per_forward_interval == [1, 1]
+    low, high = lossy.tokens_per_forward_interval
+    assert low <= lossy.tokens_per_forward <= high
     assert (ar.lossless, lossy.lossless, verify.lossless) == (True, False, True)
     for result in (ar, lossy, verify):
         assert 0 < result.first_token_seconds
@@ -108,7 +112,7 @@ def test_a_dynamically_quantised_model_is_not_called_lossless(subject, tmp_path,
     )
     told = []
     monkeypatch.setattr(sweep.logger, "warning_once", told.append)
-    task = Task("counting", list(counting_examples(2)["prompt"]), is_correct=lambda index, text: True)
+    task = Task("counting", list(counting_examples(2)["prompt"]), "final_number", ["1", "2"])
     methods = [Method("AR"), Method("lossy", 0.0), Method("verify", 0.0), Method("AR, static cache")]
     evaluation = run_bench(enable_mars(quantised), subject[1], [task], methods, [2], tmp_path, max_new_tokens=4)
     assert [result.lossless for result in evaluation.results] == [True, False, False, False]
@@ -153,6 +157,14 @@ def test_an_interrupted_sweep_goes_on_where_it_was(subject, tmp_path, monkeypatc
     assert not calls and again == results
     with pytest.raises(ValueError, match="another checkpoint"):
         Journal(path, {"checkpoint": "y"})
+
+
+@pytest.mark.parametrize("text", ["a person's notes\n", "[1]\n"])
+def test_a_journal_overwrites_nothing_else(tmp_path, text):
+    (tmp_path / "measurements.jsonl").write_text(text)
+    with pytest.raises(ValueError, match="no file of measurements"):
+        Journal(tmp_path / "measurements.jsonl", {})
+    assert (tmp_path / "measurements.jsonl").read_text() == text
 
 
 def test_rounds_keep_the_best_time(subject, tmp_path):

@@ -12,7 +12,7 @@ def fake_measurements(monkeypatch, speed, is_exact=True):
     """Replace the clock: `speed` gives speedup, accuracy and share of identical outputs of each mode."""
     calls = []
 
-    def measure(model, tokenizer, prompts, modes, batch_size, rounds=1, is_correct=None, **kwargs):
+    def measure(model, tokenizer, prompts, modes, batch_size, rounds=1, score=None, **kwargs):
         calls.append((len(prompts), [str(mode) for mode in modes], rounds))
         results = []
         for mode in modes:
@@ -24,7 +24,7 @@ def fake_measurements(monkeypatch, speed, is_exact=True):
                     batch_size=batch_size,
                     task="",
                     num_examples=len(prompts),
-                    accuracy=accuracy if is_correct else None,
+                    accuracy=accuracy if score else None,
                     tokens_per_forward=2.0,
                     tokens_per_second=10 * speedup,
                     speedup=speedup,
@@ -81,7 +81,7 @@ def test_near_ties_of_half_precision_do_not_bar_verified_decoding(subject, monke
 @pytest.mark.parametrize(("max_loss", "threshold"), [(0.05, 0.9), (0.5, 0.3), (0.0, None)])
 def test_what_may_be_lost_bounds_the_choice(subject, monkeypatch, max_loss, threshold):
     fake_measurements(monkeypatch, lossy_is_faster)
-    best, _ = tune(*subject, PROMPTS, batch_size=2, max_loss=max_loss, is_correct=lambda index, text: True)
+    best, _ = tune(*subject, PROMPTS, batch_size=2, max_loss=max_loss, score=lambda answers: [True] * len(answers))
     if threshold is None:
         assert best.mode == "verify"
     else:

@@ -61,9 +61,16 @@ def test_an_evaluation_becomes_a_table_a_picture_and_a_model_index(checkpoint):
         ("openai/gsm8k", "lossy 0.9", 0.375),
     ]
     entry, *others = parse_eval_result_entries(yaml.safe_load((checkpoint / ".eval_results/gsm8k.yaml").read_text()))
-    assert (entry.dataset_id, entry.value, others) == ("openai/gsm8k", 50.0, [])
+    assert (entry.dataset_id, entry.task_id, entry.value, others) == ("openai/gsm8k", "gsm8k", 50.0, [])
     loaded = load_evaluation(checkpoint)
     assert loaded.to_dict() == evaluation(command="hf-mars bench checkpoint --limit 8").to_dict()
+
+
+def test_only_benchmarks_of_the_hub_get_an_entry_in_its_format(checkpoint):
+    sweep = evaluation(results=[result(), result(task="IFEval")])
+    sweep.datasets["IFEval"] = "google/IFEval"
+    save_pretrained(tiny_model(), checkpoint, evaluation=sweep)
+    assert [path.name for path in (checkpoint / ".eval_results").glob("*.yaml")] == ["gsm8k.yaml"]
 
 
 def test_a_later_sweep_updates_the_card_in_place(checkpoint):

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from ...one_line import quote
 from .gsm8k import load_gsm8k
 from .gsm_symbolic import load_gsm_symbolic
 from .humaneval import load_humaneval
@@ -33,7 +34,7 @@ def load_task(name: str, limit: int | None = None) -> Task:
         `ValueError`: If there is no such task, or `limit` is not positive.
     """
     if name not in TASKS:
-        raise ValueError(f"There is no task {name!r}; there are {', '.join(TASKS)}.")
+        raise ValueError(f"There is no task {name!r}; there are {quote(TASKS)}.")
     if limit is not None and limit < 1:
         raise ValueError(f"`limit` must be at least 1, got {limit}.")
     return TASKS[name](limit=limit)

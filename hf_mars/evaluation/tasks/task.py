@@ -1,7 +1,9 @@
 """What is asked, and which answers are right."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
+
+from ..metrics import are_correct
 
 
 __all__ = ["Task"]
@@ -15,16 +17,27 @@ class Task:
     Args:
         name (`str`): As tables show it.
         prompts (`list[list[dict]]`): Chat messages, one list an example.
-        is_correct (`Callable[[int, str], bool]`): From an example's index and an answer to whether it is right.
+        metric (`str`): Name of the folder of `hf_mars/evaluation/metrics` whose scorer tells right from wrong.
+        references (`list`): What it compares the answer to each prompt with.
         dataset_id (`str`, *optional*): Hub id of the data set.
         note (`str`, *optional*): What a reader of the score has to know.
     """
 
     name: str
     prompts: list[list[dict[str, str]]]
-    is_correct: Callable[[int, str], bool]
+    metric: str
+    references: list[Any]
     dataset_id: str | None = None
     note: str | None = None
+
+    def score(self, answers: list[str]) -> list[bool]:
+        """
+        Which answers are right.
+
+        Args:
+            answers (`list[str]`): To all prompts, or to the first of them.
+        """
+        return are_correct(self.metric, answers, self.references[: len(answers)])
 
 
 def user_prompt(text: str) -> list[dict[str, str]]:

@@ -1,14 +1,13 @@
 """Step-by-step word problems of a few templates: narrow enough that minutes of training show."""
 
 import random
-import re
 
 from datasets import Dataset
 
 from .task import Task
 
 
-__all__ = ["HELD_OUT_SEED", "NUM_RESERVED", "extract_answer", "load_word_problems", "make_word_problems"]
+__all__ = ["HELD_OUT_SEED", "NUM_RESERVED", "load_word_problems", "make_word_problems"]
 
 NAMES = [
     "Ana",
@@ -56,13 +55,16 @@ NUM_RESERVED = 1000  # problems that are never trained on
 def load_word_problems(limit: int | None = None, seed: int = HELD_OUT_SEED) -> Task:
     """Problems that the quickstart holds out of its training, 100 by default."""
     if limit is not None and limit > NUM_RESERVED:
-        raise ValueError(f"`limit` must be at most {NUM_RESERVED}: no more problems are held out of the training.")
+        raise ValueError(
+            f"`limit` of the word problems must be at most {NUM_RESERVED}, got {limit}: no more of them are held out "
+            "of the training."
+        )
     problems = make_word_problems(limit or 100, seed=seed)
-    answers = [extract_answer(messages[-1]["content"]) for messages in problems["completion"]]
     return Task(
         name="word problems",
         prompts=list(problems["prompt"]),
-        is_correct=lambda index, text: extract_answer(text) == answers[index],
+        metric="stated_answer",
+        references=[messages[-1]["content"] for messages in problems["completion"]],
     )
 
 
@@ -104,9 +106,3 @@ def draw_problem(generator: random.Random) -> tuple[str, str]:
     values = {"name": name, "friend": friend, "items": generator.choice(ITEMS), "boxes": generator.choice(BOXES)}
     values.update(a=a, b=b, c=c, total=total, result=total + sign * c)
     return question.format(**values), solution.format(**values)
-
-
-def extract_answer(text: str) -> str | None:
-    """The number after "The answer is", or `None`."""
-    match = re.search(r"The answer is (-?\d+)", text)
-    return match.group(1) if match else None
