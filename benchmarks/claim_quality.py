@@ -54,7 +54,7 @@ def judge(
         {
             "tokens_per_forward": result.tokens_per_forward,
             "identical": result.identical,
-            "is_correct": [task.is_correct(index, text) for index, text in enumerate(result.texts)],
+            "is_correct": task.score(result.texts),
         }
         for result in results
     ]

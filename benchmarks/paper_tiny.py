@@ -63,7 +63,7 @@ METRIC = '''"""HumanEval's metric under the name that lm-eval loads it by: the s
 import datasets
 import evaluate
 
-from hf_mars.evaluation.tasks.sandbox import run_program
+from hf_mars.evaluation.metrics.code_tests.sandbox import run_program
 
 
 class CodeEval(evaluate.Metric):

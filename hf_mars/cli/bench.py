@@ -74,9 +74,8 @@ def run(options: argparse.Namespace) -> None:
         check_chat_template(tokenizer, options.checkpoint)
         draft = None if options.draft is None else load_draft(options.draft, model)
         if draft is not None:
-            peers = available_peers(
-                options.peers, has_draft=True, is_mars_draft=bool(getattr(draft.config, "mars", None))
-            )
+            is_mars_draft = bool(getattr(draft.config, "mars", None))
+            peers = available_peers(options.peers, has_draft=True, is_mars_draft=is_mars_draft)
         block_size = model.config.mars["block_size"]
         methods = list_methods(
             options.thresholds,
