@@ -23,7 +23,7 @@ class ExcludeMaskToken(LogitsProcessor):
     def __init__(self, mask_token_id: int):
         self.mask_token_id = torch.tensor([mask_token_id])
 
-    def __call__(self, input_ids: torch.LongTensor, scores: torch.FloatTensor) -> torch.FloatTensor:
+    def __call__(self, input_ids: torch.LongTensor, scores: torch.Tensor) -> torch.Tensor:
         return scores.index_fill(-1, self.mask_token_id.to(scores.device), -torch.inf)
 
 
@@ -73,7 +73,7 @@ def sample_plainly(
         model, input_ids, logits_processor, stopping_criteria, kwargs: See [`decode`].
     """
     processors = LogitsProcessorList([ExcludeMaskToken(options.mask_token_id), *logits_processor])
-    output = model._sample(input_ids, processors, stopping_criteria, **kwargs)
+    output = model._sample(input_ids, processors, stopping_criteria, **kwargs)  # pyrefly: ignore[not-callable]
     stopping = StoppingRule(stopping_criteria, input_ids.shape[1], len(input_ids), options.mask_token_id)
     pad_token = kwargs["generation_config"]._pad_token_tensor
     fill = int(pad_token) if stopping.others and pad_token is not None else None
@@ -103,7 +103,7 @@ def count_plain(
             length -= 1
         acceptance_lengths.append([1] * length)
     return MARSGenerateOutput(
-        **output,
+        **dict[str, Any](output),
         num_forward_passes=max(map(len, acceptance_lengths)),
         acceptance_lengths=acceptance_lengths,
         **by_row([AcceptanceCounts() for _ in generated]),

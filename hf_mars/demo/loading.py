@@ -4,9 +4,11 @@ import os
 from pathlib import Path
 
 import torch
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedTokenizerBase
 
+from ..generative_model import GenerativeModel
 from ..loading import check_chat_template, load_with_tokenizer
+from ..modeling import get_base_model
 from ..native_dtype import choose_dtype
 
 
@@ -16,7 +18,7 @@ AUTHORS_CHECKPOINT = "Xalphinions/MARS-Qwen2.5-0.5B-blk4"
 QUICKSTART_CHECKPOINT = "runs/quickstart/checkpoint"
 
 
-def load_model(source: str | None = None) -> tuple[PreTrainedModel, PreTrainedTokenizerBase, str]:
+def load_model(source: str | None = None) -> tuple[GenerativeModel, PreTrainedTokenizerBase, str]:
     """
     Load the checkpoint of the demo: the one named, else the one that `MARS_MODEL` names, else the authors' 0.5B one,
     else, without a network, the quickstart's.
@@ -38,7 +40,7 @@ def load_model(source: str | None = None) -> tuple[PreTrainedModel, PreTrainedTo
             device = "cuda" if torch.cuda.is_available() else "cpu"
             model, tokenizer = load_with_tokenizer(candidate, choose_dtype("auto", device))
             check_chat_template(tokenizer, candidate)
-            return model.to(device).eval(), tokenizer, candidate
+            return get_base_model(model).to(device).eval(), tokenizer, candidate
         except ValueError as error:
             problems.append(str(error).removesuffix("."))
     raise OSError(

@@ -3,10 +3,9 @@
 from dataclasses import dataclass, fields
 from typing import Any
 
-import torch
 from transformers import GenerationMixin, PreTrainedModel
 
-from ..decoding import AcceptanceCounts, MARSGenerateOutput, Mode, get_gated_adapter
+from ..decoding import AcceptanceCounts, MARSGenerateOutput, Mode, generate, get_gated_adapter
 from .baselines import decode_block_synchronously, decode_jacobi, decode_without_cache
 from .clock import ForwardClock
 
@@ -51,7 +50,7 @@ class Method:
         """The `mars_*` arguments of `generate`; none for ways that are not MARS's."""
         if self.name not in MULTI_TOKEN:
             return {}
-        arguments = {"mars_verify": self.name == Mode.VERIFY}
+        arguments: dict[str, Any] = {"mars_verify": self.name == Mode.VERIFY}
         if self.threshold is not None:
             arguments["mars_threshold"] = self.threshold
         if self.metric != "probability":
@@ -100,7 +99,7 @@ class Decoded:
 
 def decode(
     model: PreTrainedModel,
-    inputs: dict[str, torch.Tensor],
+    inputs: dict[str, Any],
     method: Method,
     max_new_tokens: int,
     clock: ForwardClock,
@@ -120,8 +119,13 @@ def decode(
     prompt_length = inputs["input_ids"].shape[1]
     eos_token_ids = end_of_sequence_ids(model)
     if method.name in MULTI_TOKEN:
-        output = model.generate(
-            **inputs, max_new_tokens=max_new_tokens, do_sample=False, return_dict_in_generate=True, **method.arguments
+        output: Any = generate(
+            model=model,
+            **inputs,
+            max_new_tokens=max_new_tokens,
+            do_sample=False,
+            return_dict_in_generate=True,
+            **method.arguments,
         )
         generated = output.sequences[:, prompt_length:].tolist()
         tokens = [row[: sum(lengths)] for row, lengths in zip(generated, output.acceptance_lengths, strict=True)]
@@ -129,7 +133,7 @@ def decode(
         return Decoded(tokens, forward_passes, output.acceptance_lengths, sum_counts(output))
 
     if method.name in ("no cache", "block-synchronous", "Jacobi"):
-        settings = {"max_new_tokens": max_new_tokens, "eos_token_ids": eos_token_ids}
+        settings: dict[str, Any] = {"max_new_tokens": max_new_tokens, "eos_token_ids": eos_token_ids}
         if method.name == "Jacobi":
             runs = decode_jacobi(model, inputs, **settings)
         else:

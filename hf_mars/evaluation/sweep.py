@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
+from typing import Any
 
 from tqdm.auto import tqdm
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -224,7 +225,7 @@ def measure(model, inputs, method: Method, max_new_tokens: int, draft: PreTraine
     )
 
 
-def summarize_counts(measured: list[AcceptanceCounts]) -> dict[str, float | list[float]]:
+def summarize_counts(measured: list[AcceptanceCounts]) -> dict[str, Any]:
     """What became of the drafts, where there were any."""
     counts = AcceptanceCounts()
     for batch in measured:
@@ -238,7 +239,7 @@ def summarize_counts(measured: list[AcceptanceCounts]) -> dict[str, float | list
     }
 
 
-def summarize_lengths(rows: list[list[int]]) -> dict[str, list]:
+def summarize_lengths(rows: list[list[int]]) -> dict[str, Any]:
     """Histogram of the acceptance lengths, and their mean by position in the answer."""
     if not rows:
         return {}

@@ -54,7 +54,7 @@ def save_pretrained(
     if not getattr(model.config, "mars", None):
         raise ValueError("The model has no `config.mars`: train it with MARSTrainer, or call `enable_mars` first.")
     with CheckpointFrame(directory, model.config.mars) as frame:
-        model.save_pretrained(directory, **kwargs)
+        model.save_pretrained(str(directory), **kwargs)
         if tokenizer is not None:
             tokenizer.save_pretrained(directory)
     frame.card.write(

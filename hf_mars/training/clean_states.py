@@ -1,6 +1,6 @@
 """Keys and values of a clean stream that is not trained, for the masks that attend to them."""
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 import torch
@@ -14,6 +14,10 @@ __all__ = ["CleanStates", "keeping_the_cache"]
 
 class CleanLayer(CacheLayerMixin):
     """Keys and values of one layer: the first forward stores its own, all others read them before their own."""
+
+    # Unlike the parent's these are read only once they are set.
+    keys: torch.Tensor  # pyrefly: ignore[bad-override-mutable-attribute]
+    values: torch.Tensor  # pyrefly: ignore[bad-override-mutable-attribute]
 
     def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
         self.dtype, self.device = key_states.dtype, key_states.device
@@ -53,7 +57,7 @@ class CleanStates(Cache):
 
 
 @contextmanager
-def keeping_the_cache(model: PreTrainedModel) -> Iterator[None]:
+def keeping_the_cache(model: PreTrainedModel) -> Generator[None]:
     """
     Let layers that checkpoint their gradients keep a cache that is only read: their second forward, in the backward
     pass, then reads the same states. It is what transformers has the flag for.

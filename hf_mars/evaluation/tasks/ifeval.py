@@ -44,7 +44,7 @@ def follows_all(example: dict[str, Any], response: str) -> bool:
     if not response.strip():
         return False
     for name, arguments in zip(example["instruction_id_list"], example["kwargs"], strict=True):
-        instruction = INSTRUCTION_DICT[name](name)
+        instruction: Any = INSTRUCTION_DICT[name](name)
         instruction.build_description(**{key: value for key, value in arguments.items() if value is not None})
         if "prompt" in (instruction.get_instruction_args() or {}):
             instruction.build_description(prompt=example["prompt"])
