@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 VENV_VLLM ?= .venv-vllm
 ARGS ?=
 
-.PHONY: quickstart quickstart-exact test test-slow test-vllm lint clean
+.PHONY: quickstart quickstart-exact test test-fast test-slow test-vllm lint clean
 
 quickstart: $(VENV)/quickstart
 	$(BIN)/hf-mars quickstart $(ARGS)
@@ -15,7 +15,11 @@ quickstart-exact: $(VENV)/quickstart
 
 # One process a core, and a file's tests in one of them: they share servers and models.
 test: $(VENV)/installed
-	$(BIN)/python -m pytest tests -q --numprocesses auto --dist loadfile $(ARGS)
+	$(BIN)/python -m pytest tests -q --numprocesses auto --dist loadfile --durations 15 $(ARGS)
+
+# For the inner loop: no other processes, no servers, no browser, nothing that trains for seconds.
+test-fast: $(VENV)/installed
+	$(BIN)/python -m pytest tests -q --numprocesses auto --dist loadfile -m "not slow and not integration" $(ARGS)
 
 test-slow: $(VENV)/slow
 	$(BIN)/python -m pytest tests -q -m slow $(ARGS)
@@ -27,6 +31,7 @@ test-vllm: $(VENV_VLLM)/installed
 lint: $(VENV)/installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/pyrefly check --python-interpreter-path $(BIN)/python
 
 # torch first and by its exact version: a looser range may bring a build for another device.
 $(VENV)/quickstart: pyproject.toml constraints.txt

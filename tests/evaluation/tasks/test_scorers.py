@@ -115,10 +115,12 @@ PROBLEM = {
         ("    while True: pass\n", False),
     ],
 )
+@pytest.mark.integration
 def test_functions_are_run_against_their_tests(answer, right):
     assert run_program(build_program(PROBLEM, answer), timeout=5) is right
 
 
+@pytest.mark.integration
 def test_programs_are_kept_from_harm(tmp_path):
     assert run_program("pass")
     assert not run_program("x = bytearray(10 ** 10)")
@@ -129,6 +131,7 @@ def test_programs_are_kept_from_harm(tmp_path):
     assert run_program("import os; assert 'HOME' not in os.environ")
 
 
+@pytest.mark.integration
 def test_programs_have_no_network():
     connections = []
     with socket.create_server(("127.0.0.1", 0)) as server:
