@@ -12,11 +12,11 @@ from 4 to 64 for the block-synchronous cache.
 import argparse
 from pathlib import Path
 
-from record import recorded_options
+from record import describe_run
 
 from hf_mars.cli.checkpoints import add_checkpoint_arguments, load_checkpoint
 from hf_mars.decoding import Mode
-from hf_mars.evaluation import Evaluation, Method, describe_environment, format_table, measure_methods
+from hf_mars.evaluation import Evaluation, Method, format_table, measure_methods
 from hf_mars.evaluation.tasks import load_task
 
 
@@ -64,8 +64,7 @@ def main() -> None:
         results += measure_methods(
             model, tokenizer, prompts, methods, batch_size, options.max_new_tokens, rounds=options.rounds
         )
-        environment = {**describe_environment(model.device), "options": recorded_options(options)}
-        Evaluation(results, environment).save(options.output)
+        Evaluation(results, describe_run(options, model)).save(options.output)
     print(format_table(results, str(model.dtype).removeprefix("torch.")))
 
 

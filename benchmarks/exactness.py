@@ -24,11 +24,10 @@ from pathlib import Path
 from unittest.mock import patch
 
 import torch
-from record import recorded_options
+from record import describe_run
 from transformers import LogitsProcessorList
 
 from hf_mars.cli.checkpoints import add_checkpoint_arguments, load_checkpoint
-from hf_mars.evaluation import describe_environment
 from hf_mars.evaluation.sweep import tokenize
 from hf_mars.evaluation.tasks import load_task
 from hf_mars.serving.prefix_cache import count_common
@@ -84,11 +83,7 @@ def main() -> None:
 
     model, tokenizer = load_checkpoint(options.checkpoint, options.dtype, options.device)
     limit = {"max_new_tokens": options.max_new_tokens}
-    record = {
-        "environment": {**describe_environment(options.device), "dtype": str(model.dtype)},
-        "options": recorded_options(options),
-        "batches": [],
-    }
+    record = {"environment": describe_run(options, model), "batches": []}
     is_warm = False
     for task in options.tasks:
         prompts = load_task(task, options.limit).prompts

@@ -16,11 +16,10 @@ from pathlib import Path
 
 import torch
 from peft import LoraConfig, get_peft_model
-from record import recorded_options
+from record import describe_run
 from transformers import AutoModelForCausalLM, DynamicCache
 
 from hf_mars.decoding import decoding_mode, get_gated_adapter
-from hf_mars.evaluation import describe_environment
 from hf_mars.modeling import enable_mars
 from hf_mars.training.gated_adapters import gated_config
 
@@ -81,7 +80,7 @@ def main() -> None:
                 f"{result['with_ms']:.1f} ms | {result['ratio']:.2f}x |",
                 flush=True,
             )
-    record = {"options": recorded_options(options), "environment": describe_environment(), "results": results}
+    record = {"environment": describe_run(options), "results": results}
     options.output.write_text(json.dumps(record, indent=2) + "\n")
 
 

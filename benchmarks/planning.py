@@ -27,14 +27,13 @@ from unittest.mock import patch
 
 import numpy as np
 import torch
-from record import recorded_options
+from record import describe_run
 from transformers import GenerationMixin
 
 from hf_mars.cli.checkpoints import add_checkpoint_arguments, load_checkpoint
 from hf_mars.decoding.draft_forecast import HoldRates
 from hf_mars.decoding.planner import Experience, Planner, get_experience
 from hf_mars.decoding.step_costs import StepCosts
-from hf_mars.evaluation import describe_environment
 from hf_mars.evaluation.sweep import tokenize
 from hf_mars.evaluation.tasks import load_task
 
@@ -107,11 +106,7 @@ def main() -> None:
 
     model, tokenizer = load_checkpoint(options.checkpoint, options.dtype, options.device)
     ways = {name: way for name, way in make_ways(model).items() if options.ways is None or name in options.ways}
-    record = {
-        "environment": {**describe_environment(options.device), "dtype": str(model.dtype)},
-        "options": recorded_options(options),
-        "pairs": [],
-    }
+    record = {"environment": describe_run(options, model), "pairs": []}
     for batch_size in options.batch_sizes:
         for task in options.tasks:
             prompts = load_task(task, options.limit_single if batch_size == 1 else options.limit).prompts

@@ -13,10 +13,9 @@ import time
 from pathlib import Path
 
 import torch
-from record import recorded_options
+from record import describe_run
 
 from hf_mars.cli.checkpoints import add_checkpoint_arguments, load_checkpoint
-from hf_mars.evaluation import describe_environment
 from hf_mars.serving import Failure, GenerationRequest, Scheduler
 
 
@@ -82,8 +81,7 @@ def main() -> None:
         same = len({one["text"] for name in turns for one in turns[name]}) == 1
         length = turns["with"][0]["prompt_tokens"]
         print(f"| {turn + 1} | {length} | {best['without']:.0f} ms | {best['with']:.0f} ms | {same} |")
-    environment = {**describe_environment(model.device), "dtype": str(model.dtype)}
-    record = {"options": recorded_options(options), "environment": environment, "rounds": rounds}
+    record = {"environment": describe_run(options, model), "rounds": rounds}
     options.output.write_text(json.dumps(record, indent=1) + "\n")
 
 

@@ -20,11 +20,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import torch
-from record import recorded_options
+from record import describe_run
 from tqdm.auto import tqdm
 
 from hf_mars.cli.checkpoints import add_checkpoint_arguments, load_checkpoint
-from hf_mars.evaluation import describe_environment
 from hf_mars.evaluation.tasks import load_task
 from hf_mars.serving import Failure, GenerationRequest, Run, Scheduler, ThresholdPolicy
 
@@ -276,8 +275,7 @@ def main() -> None:
     print("\n".join(lines))
     options.output_dir.mkdir(parents=True, exist_ok=True)
     record = {
-        "environment": describe_environment(options.device),
-        "options": recorded_options(options),
+        "environment": describe_run(options, model),
         "speed_switched_off_over_generate": overhead,
         "phases": [asdict(phase) for phase in phases],
         "samples": {

@@ -23,12 +23,11 @@ from pathlib import Path
 
 import torch
 from datasets import Dataset
-from record import recorded_options
+from record import describe_run
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from trl import SFTConfig, SFTTrainer
 
 from hf_mars import MARSConfig, MARSTrainer
-from hf_mars.evaluation import describe_environment
 
 
 METHODS = {
@@ -142,8 +141,8 @@ def main() -> None:
                 flush=True,
             )
     options.output.parent.mkdir(parents=True, exist_ok=True)
-    record = {"environment": describe_environment(), "options": recorded_options(options)}
-    options.output.write_text(json.dumps({**record, "results": results}, indent=2) + "\n")
+    record = {"environment": describe_run(options), "results": results}
+    options.output.write_text(json.dumps(record, indent=2) + "\n")
 
 
 if __name__ == "__main__":

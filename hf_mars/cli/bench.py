@@ -12,6 +12,7 @@ from ..evaluation import PEERS, format_table
 from ..evaluation.bench import available_peers, list_methods, run_bench
 from ..evaluation.tasks import TASKS, load_task
 from ..loading import check_chat_template
+from ..modeling import AutoMARSModelForCausalLM, get_base_model
 from ..one_line import one_line
 from .argument_types import folder, integer, number
 from .checkpoints import add_checkpoint_arguments, load_checkpoint
@@ -50,7 +51,10 @@ def add_parser(subparsers) -> None:
         "--batch-sizes", type=integer(at_least=1), nargs="+", default=[8, 1], help="prompts decoded together"
     )
     parser.add_argument("--peers", nargs="*", metavar="PEER", help=f"default: all of {', '.join(PEERS)}")
-    parser.add_argument("--draft", help="small model for assisted decoding; without one it is left out")
+    parser.add_argument(
+        "--draft",
+        help="small model for assisted decoding; a MARS checkpoint drafts several tokens a forward",
+    )
     parser.add_argument("--max-new-tokens", type=integer(at_least=1), default=256, help="limit of an answer")
     parser.add_argument(
         "--rounds", type=integer(at_least=1), default=1, help="how often each batch is decoded; the best time counts"
@@ -98,13 +102,17 @@ def run(options: argparse.Namespace) -> None:
 
 def load_draft(name: str, model: PreTrainedModel) -> PreTrainedModel:
     """
-    The small model of assisted decoding, like the large one.
+    The small model of assisted decoding, like the large one. A MARS checkpoint can draft several tokens a forward.
 
     Raises:
         `ValueError`: If it cannot be loaded.
     """
     try:
-        return AutoModelForCausalLM.from_pretrained(name, dtype=model.dtype).to(model.device).eval()
+        try:
+            draft = get_base_model(AutoMARSModelForCausalLM.from_pretrained(name, dtype=model.dtype))
+        except ValueError:  # no MARS checkpoint
+            draft = AutoModelForCausalLM.from_pretrained(name, dtype=model.dtype)
+        return draft.to(model.device).eval()
     except (OSError, ValueError) as error:
         raise ValueError(f"`--draft` {name!r} could not be loaded: {one_line(error)}") from error
 

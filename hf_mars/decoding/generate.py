@@ -6,16 +6,19 @@ from functools import partial
 from typing import Any
 
 import torch
-from transformers import GenerationMixin, PreTrainedModel, StoppingCriteriaList
+from transformers import DynamicCache, GenerationMixin, PreTrainedModel, StoppingCriteriaList
 from transformers.generation import StopStringCriteria
+from transformers.generation.utils import GenerateOutput
 
 from .decode import create_decoder, decode
 from .decoder import MARSDecoder
+from .drafting import draft
 from .gated_adapter import get_gated_adapter
 from .options import DecodingOptions, Mode, Threshold
 from .output import MARSGenerateOutput
 from .plain import generate_plainly
 from .positions import get_switch_length
+from .row_arguments import get_peft_arguments
 from .streaming import AcceptedTokensStreamer
 from .support import check_adapter, check_exact, check_supported
 
@@ -53,6 +56,12 @@ def generate(
 
     Every `mars_*` argument may also be an attribute of a passed `generation_config`, or of the model's own; an
     argument wins, and a passed configuration wins over the model's.
+
+    As the drafter of a bigger model of the same vocabulary, `bigger.generate(**inputs, assistant_model=model)`, the
+    model proposes a block of tokens with each of its forwards, and the bigger model verifies them: its output is what
+    it would be with any other drafter. `num_assistant_tokens` and `assistant_confidence_threshold` of this model's
+    `generation_config` mean what they mean there, and `mars_block_size` is read from it too; with a block of 1 it is
+    assisted decoding as of old. Thresholds, metric and `mars_verify` do not matter to drafts. See [`draft`].
 
     Args:
         args:
@@ -123,6 +132,8 @@ def generate(
     given = {"mars_threshold": mars_threshold, "mars_block_size": mars_block_size}
     given |= {"mars_verify": mars_verify, "mars_metric": mars_metric}
     arguments = collect_mars_arguments(model, given, kwargs)
+    if getattr(kwargs.get("generation_config"), "is_assistant", False):
+        return generate_drafts(model, arguments, **kwargs)
     if not arguments or arguments == {"mars_verify": False}:
         with get_gated_adapter(model).attached():  # the base model itself
             return GenerationMixin.generate(model, **kwargs)
@@ -191,6 +202,23 @@ def generate_with_masks(
         kwargs.update(stopping_criteria=criteria, stop_strings=None)
     strategy = partial(decode, options=options, streamer=kwargs.get("streamer"), synced_gpus=kwargs.get("synced_gpus"))
     return GenerationMixin.generate(model, custom_generate=strategy, **kwargs)
+
+
+def generate_drafts(model: PreTrainedModel, arguments: dict[str, Any], **kwargs) -> GenerateOutput:
+    """Answer the `generate` of another model, which asks its `assistant_model` for drafts."""
+    options = DecodingOptions.from_arguments(model, {**arguments, "mars_verify": True})  # by that other model
+    # Where that one samples from another vocabulary, transformers puts a head of its own on this one.
+    has_own_head = hasattr(model.get_output_embeddings(), "weight")
+    if options.block_size == 1 or not has_own_head:
+        with get_gated_adapter(model).attached():
+            return GenerationMixin.generate(model, **kwargs)
+    if kwargs.get("inputs_embeds") is not None:
+        raise ValueError("`inputs_embeds` is not available with a MARS model as `assistant_model`: pass `input_ids`.")
+    check_adapter(model)
+    get_peft_arguments(model)  # for its errors
+    if kwargs.get("cache") is None:
+        kwargs["cache"] = DynamicCache()  # keeps everything, so that sliding-window layers can be cropped again
+    return GenerationMixin.generate(model, custom_generate=partial(draft, options=options), **kwargs)
 
 
 def make_lookup(model: PreTrainedModel, kwargs: dict[str, Any]) -> Callable[[str], Any]:

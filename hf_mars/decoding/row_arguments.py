@@ -55,7 +55,8 @@ def get_peft_arguments(model: PreTrainedModel) -> dict[str, Any]:
     if any(offset is not None for offset in arguments.get("alora_offsets", ())):
         raise ValueError(
             "The adapter is an activated LoRA (`alora_invocation_tokens`), which is not available with "
-            "`mars_threshold`: it counts the columns of plain generation. Leave `mars_*` out, or use a LoRA adapter."
+            "several tokens a forward: it counts the columns of plain generation. Leave `mars_*` out (a drafter takes "
+            "`mars_block_size=1`), or use a LoRA adapter."
         )
     return arguments
 

@@ -101,6 +101,7 @@ def check_adapter(model: PreTrainedModel) -> None:
     config = getattr(adapted, "active_peft_config", None)
     if getattr(config, "is_prompt_learning", False):
         raise ValueError(
-            f"The adapter is a {type(config).__name__}, and prompt learning is not available with `mars_threshold`: "
-            "its virtual tokens stand before the tokens of every forward. Leave `mars_*` out, or use a LoRA adapter."
+            f"The adapter is a {type(config).__name__}, and prompt learning is not available with several tokens a "
+            "forward: its virtual tokens stand before the tokens of every one. Leave `mars_*` out (a drafter takes "
+            "`mars_block_size=1`), or use a LoRA adapter."
         )

@@ -10,7 +10,7 @@ from ..exactness import explain_inexactness
 from .environment import describe_environment
 from .evaluation import Evaluation
 from .journal import Journal
-from .methods import MULTI_TOKEN, PEERS, Method
+from .methods import ASSISTED, MULTI_TOKEN, PEERS, Method
 from .plots import plot_acceptance_by_position, plot_acceptance_lengths, plot_batch_sizes, plot_frontier
 from .sweep import measure_methods
 from .table import format_table
@@ -171,14 +171,18 @@ def write_report(evaluation: Evaluation, output_dir: str | Path) -> list[Path]:
 
 def available_peers(names: list[str] | None, draft: PreTrainedModel | None) -> list[str]:
     """
-    The peers to measure: those named, or all of them; assisted decoding only with a draft model.
+    The peers to measure: those named, or all of them; assisted decoding only with a draft model that can do it.
 
     Raises:
-        `ValueError`: If a name is unknown, or `"assisted"` has no draft.
+        `ValueError`: If a name is unknown, or a kind of assisted decoding has no draft.
     """
     unknown = set(names or ()) - set(PEERS)
     if unknown:
         raise ValueError(f"There is no peer {', '.join(sorted(unknown))}; there are {', '.join(PEERS)}.")
-    if names and "assisted" in names and draft is None:
-        raise ValueError("The peer 'assisted' needs a small model: pass `--draft`.")
-    return [name for name in (PEERS if names is None else names) if name != "assisted" or draft is not None]
+    missing = set(ASSISTED) if draft is None else set()
+    if not getattr(getattr(draft, "config", None), "mars", None):
+        missing.add("assisted, MARS")
+    for name in missing.intersection(names or ()):
+        kind = "MARS checkpoint" if name == "assisted, MARS" else "small model"
+        raise ValueError(f"The peer {name!r} needs a {kind}: pass `--draft`.")
+    return [name for name in (PEERS if names is None else names) if name not in missing]

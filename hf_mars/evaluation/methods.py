@@ -10,18 +10,20 @@ from .baselines import decode_block_synchronously, decode_jacobi, decode_without
 from .clock import ForwardClock
 
 
-__all__ = ["MULTI_TOKEN", "PEERS", "Decoded", "Method", "cut", "decode", "end_of_sequence_ids"]
+__all__ = ["ASSISTED", "MULTI_TOKEN", "PEERS", "Decoded", "Method", "cut", "decode", "end_of_sequence_ids"]
 
 # Peers by name, and the largest batch that each can decode.
 PEERS = {
     "AR, static cache": None,
     "prompt lookup": 1,
     "assisted": 1,
+    "assisted, MARS": 1,
     "Jacobi": 1,
     "no cache": None,
     "block-synchronous": None,
 }
-LOSSLESS = (Mode.PLAIN, Mode.VERIFY, "AR, static cache", "prompt lookup", "assisted", "Jacobi")
+ASSISTED = ("assisted", "assisted, MARS")  # drafts of one token a forward of the small model, or of a block
+LOSSLESS = (Mode.PLAIN, Mode.VERIFY, "AR, static cache", "prompt lookup", *ASSISTED, "Jacobi")
 MULTI_TOKEN = (Mode.LOSSY, Mode.VERIFY)
 
 
@@ -114,7 +116,7 @@ def decode(
         method ([`Method`]): How.
         max_new_tokens (`int`): Limit of a row.
         clock ([`ForwardClock`]): The running clock, which counts the forwards of ways that do not tell theirs.
-        draft ([`PreTrainedModel`], *optional*): The small model of `"assisted"`.
+        draft ([`PreTrainedModel`], *optional*): The small model of [`ASSISTED`] ways.
     """
     prompt_length = inputs["input_ids"].shape[1]
     eos_token_ids = end_of_sequence_ids(model)
@@ -152,13 +154,14 @@ def decode(
         options["cache_implementation"] = "static"
     elif method.name == "prompt lookup":
         options["prompt_lookup_num_tokens"] = 3
-    elif method.name == "assisted":
+    elif method.name in ASSISTED:
+        draft.generation_config.mars_block_size = 1 if method.name == "assisted" else method.block_size
         options["assistant_model"] = draft
     # The door of transformers itself, so that not even the check for `mars_*` arguments is in the way.
     with get_gated_adapter(model).attached():
         sequences = GenerationMixin.generate(model, **inputs, **options)
     tokens = [cut(row, eos_token_ids) for row in sequences[:, prompt_length:].tolist()]
-    if method.name in ("prompt lookup", "assisted"):
+    if method.name in ("prompt lookup", *ASSISTED):
         return Decoded(tokens, [clock.num_forwards])
     return Decoded(tokens, [len(row) for row in tokens], [[1] * len(row) for row in tokens])
 

@@ -76,6 +76,7 @@ def test_measures_all_modes_and_peers_and_writes_everything(tmp_path, checkpoint
         (["--limit", "0"], "--limit"),
         (["--peers", "telepathy"], "telepathy"),
         (["--peers", "assisted"], "--draft"),
+        (["--peers", "assisted, MARS"], "MARS checkpoint.*--draft"),
         (["--dtype", "float99"], "--dtype"),
         (["--thresholds"], "--thresholds"),
         (["--batch-sizes", "0"], "--batch-sizes"),

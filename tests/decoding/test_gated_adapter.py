@@ -7,6 +7,7 @@ import torch
 from transformers import GenerationMixin
 
 from hf_mars.decoding import get_gated_adapter
+from hf_mars.evaluation.clock import ForwardClock
 from tests.gated import ARCHITECTURES, base_and_gated
 from tests.tiny import MASK, ragged_prompts
 
@@ -114,3 +115,14 @@ def test_what_does_not_go_together_is_refused():
     prompts = ragged_prompts([5])
     with pytest.raises(ValueError, match="adapter on masks alone is not available with `mars_verify='exact'`"):
         model.generate(**prompts, mars_verify="exact")
+
+
+def test_it_drafts_for_its_own_base():
+    base, model = base_and_gated()
+    settings = {**ragged_prompts([9]), "max_new_tokens": 32, "eos_token_id": None}
+    expected = GenerationMixin.generate(base, **settings).tolist()
+    model.generation_config.update(num_assistant_tokens=4, assistant_confidence_threshold=0.0)
+    with ForwardClock(base) as verifying, ForwardClock(model.get_base_model()) as drafting:
+        assert GenerationMixin.generate(base, **settings, assistant_model=model).tolist() == expected
+    assert drafting.num_forwards <= verifying.num_forwards < 32 / 1.2
+    assert model.generate(**settings, assistant_model=model).tolist() == expected, "as its own drafter"

@@ -71,6 +71,7 @@ def test_every_peer_decodes_what_it_promises(subject, batch_size):
     if batch_size == 1:
         assert by_name["Jacobi"].tokens_per_forward >= 1
         assert by_name["assisted"].tokens_per_forward > 1.5, "a draft that is the model itself is always right"
+        assert by_name["assisted, MARS"].tokens_per_forward > 1.5
 
 
 def test_an_adapter_is_measured_like_its_model(subject):
