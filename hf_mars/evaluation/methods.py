@@ -155,7 +155,8 @@ def decode(
     elif method.name == "prompt lookup":
         options["prompt_lookup_num_tokens"] = 3
     elif method.name in ASSISTED and draft is not None:
-        draft.generation_config.mars_block_size = 1 if method.name == "assisted" else method.block_size
+        settings_of_draft: Any = draft.generation_config
+        settings_of_draft.mars_block_size = 1 if method.name == "assisted" else method.block_size
         options["assistant_model"] = draft
     # The door of transformers itself, so that not even the check for `mars_*` arguments is in the way.
     with get_gated_adapter(model).attached():
