@@ -7,7 +7,7 @@ VENV_NEWEST ?= .venv-newest
 EXTRAS := quickstart,eval,demo,serve,dev
 ARGS ?=
 
-.PHONY: quickstart quickstart-exact test test-slow test-lowest test-newest test-vllm wheel-test lint docs clean
+.PHONY: quickstart quickstart-exact test test-fast test-slow test-lowest test-newest test-vllm wheel-test lint docs clean
 
 quickstart: $(VENV)/quickstart
 	$(BIN)/hf-mars quickstart $(ARGS)
@@ -18,7 +18,11 @@ quickstart-exact: $(VENV)/quickstart
 
 # One process a core, and a file's tests in one of them: they share servers and models.
 test: $(VENV)/installed
-	$(BIN)/python -m pytest tests -q --numprocesses auto --dist loadfile $(ARGS)
+	$(BIN)/python -m pytest tests -q --numprocesses auto --dist loadfile --durations 15 $(ARGS)
+
+# For the inner loop: no other processes, no servers, no browser, nothing that trains for seconds.
+test-fast: $(VENV)/installed
+	$(BIN)/python -m pytest tests -q --numprocesses auto --dist loadfile -m "not slow and not integration" $(ARGS)
 
 test-slow: $(VENV)/slow
 	$(BIN)/python -m pytest tests -q -m slow $(ARGS)
@@ -53,6 +57,7 @@ wheel-test:
 lint: $(VENV)/installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/pyrefly check --python-interpreter-path $(BIN)/python
 
 # torch first and by its exact version: a looser range may bring a build for another device. These downloads are the
 # first thing that someone new sees, so pip tells how far it is.

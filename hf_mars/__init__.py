@@ -2,10 +2,11 @@
 
 from typing import TYPE_CHECKING
 
-from .decoding import MARSGenerateOutput, generate
+from .decoding import DecodingOptions, MARSGenerateOutput, generate
 from .evaluation import Evaluation, load_evaluation
 from .hub import push_to_hub, save_pretrained
 from .modeling import AutoMARSModelForCausalLM, enable_mars
+from .text_stream import TextStream
 
 
 if TYPE_CHECKING:
@@ -16,11 +17,13 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AutoMARSModelForCausalLM",
+    "DecodingOptions",
     "Evaluation",
     "LogRunsCallback",
     "MARSConfig",
     "MARSGenerateOutput",
     "MARSTrainer",
+    "TextStream",
     "enable_mars",
     "generate",
     "load_evaluation",

@@ -7,7 +7,7 @@ here, so [`PRIVATE_NAMES`] lists it too. `tests/test_compat.py` checks the list 
 package against the list.
 """
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -19,7 +19,7 @@ __all__ = ["PRIVATE_NAMES", "PrivateName", "keeping_the_cache"]
 
 
 @contextmanager
-def keeping_the_cache(model: PreTrainedModel) -> Iterator[None]:
+def keeping_the_cache(model: PreTrainedModel) -> Generator[None]:
     """
     Let layers that checkpoint their gradients keep a cache that is only read: their second forward, in the backward
     pass, then reads the same states. It is what transformers has the flag for.

@@ -1,6 +1,6 @@
 """The `mars_*` fields of a generation configuration."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from typing import Any
 
@@ -22,7 +22,7 @@ def drop_mars_fields(config: GenerationConfig) -> None:
 
 
 @contextmanager
-def set_aside(config: GenerationConfig, names: Iterable[str]) -> Iterator[None]:
+def set_aside(config: GenerationConfig, names: Iterable[str]) -> Generator[None]:
     """The configuration without some of its fields, for a while."""
     values = {name: vars(config).pop(name) for name in names}
     try:

@@ -1,11 +1,13 @@
 """A checkpoint with its tokenizer, or one line that says why not."""
 
 from pathlib import Path
+from typing import Any
 
 import torch
 from peft import PeftModel
-from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
+from .generative_model import GenerativeModel
 from .missing_paths import check_model_path
 from .modeling import AutoMARSModelForCausalLM, MissingEntryError
 from .one_line import one_line
@@ -18,7 +20,7 @@ QUICKSTART_CHECKPOINT = "runs/quickstart/checkpoint"  # where `make quickstart` 
 
 def load_with_tokenizer(
     checkpoint: str, dtype: torch.dtype
-) -> tuple[PreTrainedModel | PeftModel, PreTrainedTokenizerBase]:
+) -> tuple[GenerativeModel | PeftModel, PreTrainedTokenizerBase]:
     """
     Load a MARS checkpoint that a user named.
 
@@ -34,7 +36,8 @@ def load_with_tokenizer(
     check_model_path(checkpoint, "checkpoint")
     try:
         model = AutoMARSModelForCausalLM.from_pretrained(checkpoint, dtype=dtype)
-        return model, AutoTokenizer.from_pretrained(checkpoint)
+        tokenizer: Any = AutoTokenizer.from_pretrained(checkpoint)
+        return model, tokenizer
     except MissingEntryError as error:
         raise ValueError(
             f"{checkpoint!r} is no MARS checkpoint: its configuration has no `mars` entry. Train it first, as "

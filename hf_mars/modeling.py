@@ -6,10 +6,11 @@ import inspect
 import json
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import torch
 from peft import PeftConfig, PeftModel
+from torch import nn
 from transformers import (
     AutoConfig,
     AutoModelForCausalLM,
@@ -23,6 +24,7 @@ from transformers.cache_utils import get_layer_types_and_kwargs
 from transformers.utils.peft_utils import find_adapter_config_file
 
 from .decoding import generate
+from .generative_model import GenerativeModel
 
 
 __all__ = [
@@ -40,13 +42,17 @@ AUTHORS_MODEL_TYPES = {"a2d-qwen2": "qwen2", "a2d-qwen3": "qwen3"}
 DOWNLOAD_ARGUMENTS = ("cache_dir", "force_download", "local_files_only", "proxies", "revision", "subfolder", "token")
 
 
+ModelT = TypeVar("ModelT", bound=PreTrainedModel | PeftModel)
+
+
 class MissingEntryError(ValueError):
     """A model without a `mars` entry in its configuration, and nothing given in its place."""
 
 
-def get_base_model(model: PreTrainedModel | PeftModel) -> PreTrainedModel:
+def get_base_model(model: nn.Module) -> GenerativeModel:
     """The language model inside a PEFT model, or the model itself."""
-    return model.get_base_model() if hasattr(model, "get_base_model") else model
+    inside: Any = model.get_base_model() if isinstance(model, PeftModel) else model
+    return inside
 
 
 def check_architecture(model: PreTrainedModel) -> None:
@@ -86,9 +92,7 @@ def check_architecture(model: PreTrainedModel) -> None:
         )
 
 
-def enable_mars(
-    model: PreTrainedModel, mask_token_id: int | None = None, block_size: int | None = None
-) -> PreTrainedModel:
+def enable_mars(model: ModelT, mask_token_id: int | None = None, block_size: int | None = None) -> ModelT:
     """
     Give a model the `mars_*` arguments of [`~hf_mars.decoding.generate`], in place. Its `save_pretrained` then writes
     what [`~hf_mars.save_pretrained`] writes.
@@ -108,21 +112,15 @@ def enable_mars(
         `TypeError`: If an argument is not an integer.
         `ValueError`: If a value is neither given nor recorded or out of range, or if the architecture does not fit.
     """
-    base_model = get_base_model(model)
+    base_model: Any = get_base_model(model)  # any, so that `generate` may be set
     check_architecture(base_model)
     recorded = getattr(base_model.config, "mars", None) or {}
     mask_token_id = recorded.get("mask_token_id") if mask_token_id is None else mask_token_id
     block_size = recorded.get("block_size") if block_size is None else block_size
 
-    for name, value in {"mask_token_id": mask_token_id, "block_size": block_size}.items():
-        if value is None:
-            raise MissingEntryError(
-                f"`{name}` is neither given nor recorded in the model's `config.mars`: load a checkpoint that was "
-                "trained with MARS, or pass it."
-            )
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise TypeError(f"`{name}` must be an integer, got {value!r}.")
-    num_embeddings = base_model.get_input_embeddings().weight.shape[0]
+    mask_token_id = check_entry("mask_token_id", mask_token_id)
+    block_size = check_entry("block_size", block_size)
+    num_embeddings = len(get_embedding_weight(base_model))
     if not 0 <= mask_token_id < num_embeddings:
         raise ValueError(f"`mask_token_id` is {mask_token_id}, but the model has {num_embeddings} embeddings.")
     if block_size < 2:
@@ -136,6 +134,24 @@ def enable_mars(
     for saved in (base_model, model):  # once, or the adapter too
         saved.save_pretrained = functools.partial(save_completely, model=saved)
     return model
+
+
+def check_entry(name: str, value: Any) -> int:
+    """A number of the `mars` entry, or an error that names it."""
+    if value is None:
+        raise MissingEntryError(
+            f"`{name}` is neither given nor recorded in the model's `config.mars`: load a checkpoint that was "
+            "trained with MARS, or pass it."
+        )
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"`{name}` must be an integer, got {value!r}.")
+    return value
+
+
+def get_embedding_weight(model: PreTrainedModel) -> torch.Tensor:
+    """The input embeddings, one row a token."""
+    embeddings: Any = model.get_input_embeddings()
+    return embeddings.weight
 
 
 class AutoMARSModelForCausalLM:
@@ -173,7 +189,7 @@ class AutoMARSModelForCausalLM:
         mask_token_id: int | None = None,
         block_size: int | None = None,
         **kwargs,
-    ) -> PreTrainedModel | PeftModel:
+    ) -> GenerativeModel | PeftModel:
         """
         Load a model as [`~transformers.AutoModelForCausalLM`] does, and enable multi-token decoding.
 
@@ -187,7 +203,7 @@ class AutoMARSModelForCausalLM:
             `ValueError`: See [`enable_mars`].
         """
         download = {name: kwargs[name] for name in DOWNLOAD_ARGUMENTS if name in kwargs}
-        adapter_config = find_adapter_config_file(pretrained_model_name_or_path, **download)
+        adapter_config = find_adapter_config_file(str(pretrained_model_name_or_path), **download)
         if adapter_config is not None:
             values = json.loads(Path(adapter_config).read_text())
             recorded = values.pop("mars", {})
@@ -200,11 +216,11 @@ class AutoMARSModelForCausalLM:
             )
         if kwargs.get("config") is None:
             values, _ = PreTrainedConfig.get_config_dict(pretrained_model_name_or_path, **download)
-            model_type = AUTHORS_MODEL_TYPES.get(values.get("model_type"))
+            model_type = AUTHORS_MODEL_TYPES.get(values.get("model_type", ""))
             if model_type is not None:
                 kwargs["config"] = AutoConfig.for_model(**{**values, "model_type": model_type})
                 if mask_token_id is None and not values.get("mars"):
-                    tokenizer = AutoTokenizer.from_pretrained(
+                    tokenizer: Any = AutoTokenizer.from_pretrained(
                         pretrained_model_name_or_path, config=kwargs["config"], **download
                     )
                     mask_token_id = tokenizer.get_vocab().get(DEFAULT_MASK_TOKEN)
@@ -212,7 +228,8 @@ class AutoMARSModelForCausalLM:
                 if block_size is None and in_name:
                     block_size = int(in_name.group(1))
         model = AutoModelForCausalLM.from_pretrained(pretrained_model_name_or_path, *model_args, **kwargs)
-        return enable_mars(model, mask_token_id=mask_token_id, block_size=block_size)
+        model = enable_mars(model, mask_token_id=mask_token_id, block_size=block_size)
+        return cast(GenerativeModel, model)
 
 
 def load_adapter(
@@ -254,7 +271,7 @@ def add_mask_token(
         `ValueError`: If the token is new and no embedding row is spare, if its id would be another token's, if it is a
             word that text may contain, or if it is not the one that the model was trained with.
     """
-    embeddings = model.get_input_embeddings().weight
+    embeddings = get_embedding_weight(model)
     name = mask_token or tokenizer.mask_token or DEFAULT_MASK_TOKEN
     vocabulary = tokenizer.get_vocab()
     recorded = (getattr(model.config, "mars", None) or {}).get("mask_token_id")
@@ -282,7 +299,7 @@ def add_mask_token(
         check_new_token_id(tokenizer, name)
     tokenizer.add_special_tokens({"mask_token": name})
 
-    mask_token_id = tokenizer.convert_tokens_to_ids(name)
+    mask_token_id = tokenizer.get_vocab()[name]
     if mask_token_id >= embeddings.shape[0]:
         raise ValueError(
             f"The mask token {name!r} has the id {mask_token_id}, but the model has {embeddings.shape[0]} rows."

@@ -56,4 +56,4 @@ class TextStream:
 
     def _decode(self, token_ids: list[int]) -> str:
         # A clean-up would change text that was shown.
-        return self.tokenizer.decode(token_ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+        return str(self.tokenizer.decode(token_ids, skip_special_tokens=True, clean_up_tokenization_spaces=False))

@@ -1,5 +1,6 @@
 import gc
 import os
+import sys
 import tempfile
 
 import pytest
@@ -23,6 +24,29 @@ def cheap_columns(monkeypatch):
 
     monkeypatch.setattr(StepCosts, "estimate", lambda self, rows: 1 + np.arange(MAX_COLUMNS) / 1000)
     monkeypatch.setattr(StepCosts, "is_known", lambda self, rows: True)
+
+
+STARTS = {"os.fork", "os.posix_spawn", "socket.bind", "subprocess.Popen"}
+running = None  # the test that runs now, where it must start nothing
+
+
+def refuse_to_start(event, args):
+    if event in STARTS and running is not None:
+        pytest.fail(f"{running} starts a process or a server ({event}): mark it `integration`.")
+
+
+sys.addaudithook(refuse_to_start)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item):
+    """What `make test-fast` runs starts nothing."""
+    global running
+    running = None if item.get_closest_marker("integration") or item.get_closest_marker("slow") else item.nodeid
+    try:
+        return (yield)
+    finally:
+        running = None
 
 
 def pytest_collection_finish(session):

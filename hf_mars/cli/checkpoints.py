@@ -3,8 +3,9 @@
 import argparse
 
 import torch
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedTokenizerBase
 
+from ..generative_model import GenerativeModel
 from ..loading import QUICKSTART_CHECKPOINT, load_with_tokenizer
 from ..modeling import get_base_model
 from ..native_dtype import choose_dtype
@@ -27,7 +28,7 @@ def add_checkpoint_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", default=device, help="where to run it")
 
 
-def load_checkpoint(checkpoint: str, dtype: str, device: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+def load_checkpoint(checkpoint: str, dtype: str, device: str) -> tuple[GenerativeModel, PreTrainedTokenizerBase]:
     """
     The model, in evaluation mode, and its tokenizer.
 

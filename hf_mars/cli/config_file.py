@@ -1,5 +1,7 @@
 """Options that are fields of a dataclass: from the command line, and from a YAML file."""
 
+import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
@@ -16,23 +18,24 @@ __all__ = ["ConfigParser"]
 class ConfigParser(OneLineErrors, TrlParser):
     """TRL's parser, with errors of one line, also for a file that is not as it should be."""
 
-    def parse_args_and_config(self, args: list[str], **kwargs) -> tuple:
+    def parse_args_and_config(self, args: Iterable[str] | None = None, *others, **kwargs) -> tuple:
         """
         Raises:
             `ValueError`: If the file of `--config` is not there, or holds something else than options; or if an option
                 is unknown.
         """
         # TRL looks for the two words.
+        args = sys.argv[1:] if args is None else args
         args = [word for arg in args for word in (arg.split("=", 1) if arg.startswith("--config=") else [arg])]
         if "--config" in args:
             path = "".join(args[args.index("--config") + 1 :][:1])
             if not path or path.startswith("--"):
                 raise ValueError("`--config` needs the path of a YAML file after it.")
             self._check(path)
-        return super().parse_args_and_config(args, **kwargs)
+        return super().parse_args_and_config(args, *others, **kwargs)
 
-    def parse_args_into_dataclasses(self, args=None, return_remaining_strings=False, **kwargs) -> tuple:
-        *parsed, remaining = super().parse_args_into_dataclasses(args, return_remaining_strings=True, **kwargs)
+    def parse_args_into_dataclasses(self, args=None, return_remaining_strings=False, *others, **kwargs) -> tuple:
+        *parsed, remaining = super().parse_args_into_dataclasses(args, True, *others, **kwargs)
         if remaining and not return_remaining_strings:
             self.error(f"unrecognized arguments: {' '.join(remaining)}")
         return (*parsed, remaining) if return_remaining_strings else (*parsed,)

@@ -1,6 +1,7 @@
 """Data sets by local path or Hub id."""
 
 from pathlib import Path
+from typing import Any
 
 from datasets import Dataset, DatasetDict, IterableDataset, IterableDatasetDict, load_dataset, load_from_disk
 from datasets.exceptions import DatasetGenerationError, DatasetsError
@@ -83,7 +84,7 @@ def select_split(
     Raises:
         `ValueError`: If there is no such split; the message lists those that exist.
     """
-    splits = data if isinstance(data, (DatasetDict, IterableDatasetDict)) else {"train": data}
+    splits: dict[Any, Any] = data if isinstance(data, (DatasetDict, IterableDatasetDict)) else {"train": data}
     if split not in splits:
         raise ValueError(f"`{argument}`: the data set has no split {split!r}, only {', '.join(splits)}.")
     return splits[split]
@@ -91,5 +92,5 @@ def select_split(
 
 def describe(error: Exception) -> str:
     """What went wrong; of a file that cannot be read, only the cause says what."""
-    is_vague = isinstance(error, DatasetGenerationError) and isinstance(error.__cause__, Exception)
-    return one_line(error.__cause__ if is_vague else error)
+    cause = error.__cause__ if isinstance(error, DatasetGenerationError) else None
+    return one_line(cause if isinstance(cause, Exception) else error)

@@ -2,7 +2,7 @@
 
 import argparse
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import NoReturn
 
@@ -28,7 +28,7 @@ class CommandError(SystemExit):
 
 
 @contextmanager
-def one_line_errors(program: str) -> Iterator[None]:
+def one_line_errors(program: str) -> Generator[None]:
     """
     What fails here is told in one line instead of a traceback.
 
@@ -46,6 +46,8 @@ def one_line_errors(program: str) -> Iterator[None]:
 
 class OneLineErrors:
     """For a parser of arguments: the usage, which may be many lines, is left to `--help`."""
+
+    prog: str
 
     def error(self, message: str) -> NoReturn:
         message = message.replace("ignored explicit argument", "takes no value, got")

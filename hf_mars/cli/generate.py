@@ -3,6 +3,7 @@
 import argparse
 import sys
 import time
+from typing import Any
 
 import torch
 from transformers import PreTrainedTokenizerBase
@@ -82,10 +83,10 @@ def run(options: argparse.Namespace) -> None:
             raise ValueError("`--prompt` is empty: give it what the user says.")
         model, tokenizer = load_checkpoint(options.checkpoint, options.dtype, options.device)
         check_chat_template(tokenizer, options.checkpoint)
-        inputs = tokenizer.apply_chat_template(
+        inputs: Any = tokenizer.apply_chat_template(
             [{"role": "user", "content": prompt}], add_generation_prompt=True, return_dict=True, return_tensors="pt"
-        ).to(model.device)
-        arguments = {"max_new_tokens": options.max_new_tokens, "do_sample": options.temperature > 0}
+        )
+        arguments: dict[str, Any] = {"max_new_tokens": options.max_new_tokens, "do_sample": options.temperature > 0}
         if options.temperature > 0:
             arguments["temperature"] = options.temperature
         for name in ("mars_threshold", "mars_block_size"):
@@ -95,7 +96,7 @@ def run(options: argparse.Namespace) -> None:
             arguments["mars_verify"] = True
         printer = RunPrinter(tokenizer, with_colors=sys.stdout.isatty())
         start = time.perf_counter()
-        model.generate(**inputs, streamer=printer, **arguments)
+        model.generate(**inputs.to(model.device), streamer=printer, **arguments)
     seconds, num_tokens = time.perf_counter() - start, printer.num_tokens
     print(
         f"{num_tokens} tokens, {printer.num_forwards} forward passes, {num_tokens / printer.num_forwards:.2f} "

@@ -166,10 +166,11 @@ def answer_problems(options: argparse.Namespace, problems: Dataset, dtype: torch
     print(f"Answering {len(prompts)} of the problems with the model itself.", flush=True)
     settings = AnswerSettings(temperature=0.0, max_new_tokens=128, seed=options.seed)
     model = AutoModelForCausalLM.from_pretrained(name, dtype=dtype).to(find_device()).eval()
-    answerer = ModelAnswerer(model, AutoTokenizer.from_pretrained(name), settings)
+    tokenizer: Any = AutoTokenizer.from_pretrained(name)
+    answerer = ModelAnswerer(model, tokenizer, settings)
     described = {"model": Path(name).name, "dataset": Path(options.dataset or "word problems of hf_mars").name}
     described["dtype"] = str(dtype).removeprefix("torch.")
-    answers = regenerate(prompts, answerer, options.output_dir / "answers", {**described, **settings.to_dict()})
+    answers: Any = regenerate(prompts, answerer, options.output_dir / "answers", {**described, **settings.to_dict()})
     return answers.select_columns(["prompt", "completion"])
 
 
@@ -209,9 +210,9 @@ def build_trainer(
 def load_problems(dataset: str | None, seed: int) -> tuple[Dataset, Dataset]:
     """Training and held-out problems, disjoint, in prompt-completion format with chat messages."""
     if dataset is None:
-        reserved = make_word_problems(NUM_RESERVED, seed=HELD_OUT_SEED)
+        reserved: Any = make_word_problems(NUM_RESERVED, seed=HELD_OUT_SEED)
         return make_word_problems(4000, seed=seed, exclude=reserved), reserved.select(range(NUM_HELD_OUT))
-    data = select_split(load_any_dataset(dataset, argument="--dataset"), "train", "--dataset")
+    data: Any = select_split(load_any_dataset(dataset, argument="--dataset"), "train", "--dataset")
     data = data.map(to_prompt_completion, remove_columns=data.column_names)
     if len(data) <= NUM_HELD_OUT:
         raise ValueError(f"`--dataset` needs more than {NUM_HELD_OUT} examples, and has {len(data)}.")

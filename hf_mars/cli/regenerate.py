@@ -7,7 +7,7 @@ from typing import Any
 
 import datasets
 import torch
-from datasets import Dataset
+from datasets import Dataset, IterableDataset
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging
 
@@ -86,7 +86,7 @@ def run(options: argparse.Namespace) -> None:
     print(f"{len(written)} answers to {len(prompts)} prompts in {options.output}.")
 
 
-def load_prompts(options: argparse.Namespace) -> Dataset:
+def load_prompts(options: argparse.Namespace) -> Dataset | IterableDataset:
     if options.dataset is None:
         return make_prompts(seed=options.seed)
     return select_split(load_any_dataset(options.dataset, argument="--dataset"), options.split, "--split")
@@ -113,7 +113,7 @@ def choose_answerer(
         except MissingEntryError:
             model, threshold = AutoModelForCausalLM.from_pretrained(name, dtype=dtype), None
         drop_mars_fields(get_base_model(model).generation_config)  # the answers are the model's own
-        tokenizer = AutoTokenizer.from_pretrained(name)
+        tokenizer: Any = AutoTokenizer.from_pretrained(name)
     except Exception as error:  # files that are damaged end in all kinds
         raise ValueError(f"The model {name!r} could not be loaded: {one_line(error)}") from error
     if is_chat:

@@ -2,6 +2,7 @@
 
 import sys
 from pathlib import Path
+from typing import Any
 
 from trl import (
     DatasetMixtureConfig,
@@ -54,17 +55,18 @@ def build_trainer(
     if not model_args.model_name_or_path:
         raise ValueError("`model_name_or_path` is missing: name the model to fine-tune.")
     check_model_path(model_args.model_name_or_path, "model_name_or_path")
-    if Path(training_args.output_dir).is_file():
+    if training_args.output_dir and Path(training_args.output_dir).is_file():
         raise ValueError(f"`output_dir` is {training_args.output_dir!r}, a file: name a directory.")
     resume = training_args.resume_from_checkpoint
     if isinstance(resume, str) and resume.lower() not in FLAGS and not Path(resume).is_dir():
         raise ValueError(f"`resume_from_checkpoint` is {resume!r}, which is no directory.")
+    given: Any = training_args.model_init_kwargs or {}  # a mapping: what was JSON is parsed by now
     training_args.model_init_kwargs = {
         "revision": model_args.model_revision,
         "trust_remote_code": training_args.trust_remote_code,
         "attn_implementation": model_args.attn_implementation,
         "dtype": model_args.dtype,
-        **(training_args.model_init_kwargs or {}),
+        **given,
     }
     if dataset_args.datasets:
         dataset = load_mixture(dataset_args)

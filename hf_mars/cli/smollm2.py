@@ -5,6 +5,7 @@ import shutil
 import tempfile
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import torch
 from huggingface_hub import ModelCard, ModelCardData
@@ -59,7 +60,7 @@ def load_smollm2(cache_folder: str | Path | None = None) -> Path:
 def convert_gguf(source: Path, destination: Path) -> None:
     """Dequantise the GGUF file and save it as an ordinary checkpoint."""
     quantized = AutoModelForCausalLM.from_pretrained(source, gguf_file=GGUF_FILE, dtype=torch.float32)
-    tokenizer = AutoTokenizer.from_pretrained(source, gguf_file=GGUF_FILE)
+    tokenizer: Any = AutoTokenizer.from_pretrained(source, gguf_file=GGUF_FILE)
     config = quantized.config
     # A model that remembers being quantised refuses to be saved: rebuild it from its configuration.
     del config.quantization_config

@@ -32,10 +32,10 @@ class TimedTraining(TrainerCallback):
         bar_format = "{desc}: {percentage:3.0f}%|{bar}| {elapsed}<{remaining}{postfix}"
         self.progress = tqdm(total=self.seconds, desc="train", bar_format=bar_format, disable=None)
 
-    def on_step_begin(self, args, state, control, optimizer, **kwargs):
+    def on_step_begin(self, args, state, control, optimizer=None, **kwargs):
         elapsed = min((time.monotonic() - self.start) / self.seconds, 1.0)
         warmup = min(1.0, (state.global_step + 1) / self.warmup_steps)
-        for group in optimizer.param_groups:
+        for group in optimizer.param_groups if optimizer else ():
             group["lr"] = self.learning_rate * warmup * 0.5 * (1 + math.cos(math.pi * elapsed))
 
     def on_step_end(self, args, state, control, **kwargs):
@@ -44,9 +44,9 @@ class TimedTraining(TrainerCallback):
         if elapsed >= self.seconds:
             control.should_training_stop = True
 
-    def on_log(self, args, state, control, logs, **kwargs):
+    def on_log(self, args, state, control, logs=None, **kwargs):
         names = ("ar_loss", "mask_loss", "mask_accuracy")
-        values = {name: round(logs[name], 3) for name in names if name in logs}
+        values = {name: round(logs[name], 3) for name in names if name in (logs := logs or {})}
         if not values or "train_runtime" in logs:
             return
         elapsed = time.monotonic() - self.start

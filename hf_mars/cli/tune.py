@@ -100,7 +100,7 @@ def read_prompt(line: str, place: str) -> list[dict[str, str]]:
         texts = [message.get(name) for name in ("role", "content")] if isinstance(message, dict) else [None]
         if not all(isinstance(text, str) for text in texts):
             raise ValueError(f"`--prompts` ({place}) needs messages with `role` and `content`, both of them text.")
-        check_text("".join(texts), place)
+        check_text("".join(map(str, texts)), place)
     return messages
 
 

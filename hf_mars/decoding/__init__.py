@@ -12,13 +12,15 @@ from .decode import decoding_mode
 from .decoder import MARSDecoder
 from .gated_adapter import get_gated_adapter
 from .generate import generate, prepare
-from .options import DecodingOptions, Mode
+from .options import DecodingOptions, Mode, Threshold
 from .output import MARSGenerateOutput, StepOutput
 from .sampling import SamplingParams
+from .streaming import AcceptedTokensStreamer
 
 
 __all__ = [
     "AcceptanceCounts",
+    "AcceptedTokensStreamer",
     "Batch",
     "DecodingOptions",
     "MARSCache",
@@ -28,6 +30,7 @@ __all__ = [
     "Mode",
     "SamplingParams",
     "StepOutput",
+    "Threshold",
     "decoding_mode",
     "get_gated_adapter",
     "generate",

@@ -1,6 +1,7 @@
 """How many drafts there were, and how many of them held."""
 
 from dataclasses import dataclass, field, fields
+from typing import Any
 
 
 __all__ = ["AcceptanceCounts", "by_row"]
@@ -58,6 +59,6 @@ class AcceptanceCounts:
         return 1 + self.num_accepted_tokens / self.num_drafts if self.num_drafts else 1.0
 
 
-def by_row(counts: list[AcceptanceCounts]) -> dict[str, list]:
+def by_row(counts: list[AcceptanceCounts]) -> dict[str, Any]:
     """Every count as a list with one entry a row."""
     return {field.name: [getattr(row, field.name) for row in counts] for field in fields(AcceptanceCounts)}

@@ -1,6 +1,6 @@
 """Attention of a few queries over many keys, for the windows of decoding."""
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 import torch
@@ -47,9 +47,9 @@ def window_attention_forward(
     """
     rows, num_heads, num_queries, _ = query.shape
     num_groups = num_heads // key.shape[1]
-    is_window = attention_mask is not None and attention_mask.shape[1] == 1 and 1 < num_queries <= MAX_QUERIES
+    is_window = 1 < num_queries <= MAX_QUERIES
     is_other = any(kwargs.get(name) is not None for name in ("position_bias", "softcap"))
-    if num_groups == 1 or not is_window or is_other:
+    if num_groups == 1 or not is_window or is_other or attention_mask is None or attention_mask.shape[1] != 1:
         return ALL_ATTENTION_FUNCTIONS["sdpa"](module, query, key, value, attention_mask, **kwargs)
     output = torch.nn.functional.scaled_dot_product_attention(
         query.reshape(rows, key.shape[1], num_groups * num_queries, -1),
@@ -63,7 +63,7 @@ def window_attention_forward(
 
 
 @contextmanager
-def use_attention(model: PreTrainedModel, name: str = WINDOW_ATTENTION) -> Iterator[None]:
+def use_attention(model: PreTrainedModel, name: str = WINDOW_ATTENTION) -> Generator[None]:
     """
     Let a model that attends with `sdpa` attend with another function inside. A model of another backend keeps it, and
     so does one that another thread has switched already.

@@ -1,5 +1,7 @@
 """Block-level key/value storage whose rows advance independently."""
 
+from typing import Any
+
 import torch
 from transformers import Cache
 from transformers.cache_utils import CacheLayerMixin, DynamicLayer, DynamicSlidingWindowLayer
@@ -32,6 +34,10 @@ class MARSCacheLayer(CacheLayerMixin):
             Allocate this many slots at once, and return all of them from every update: static shapes, for
             `torch.compile`.
     """
+
+    # Unlike the parent's these are read only once they are set.
+    keys: torch.Tensor  # pyrefly: ignore[bad-override-mutable-attribute]
+    values: torch.Tensor  # pyrefly: ignore[bad-override-mutable-attribute]
 
     def __init__(self, block_length: int = SLOT_BLOCK, capacity: int | None = None):
         super().__init__()
@@ -156,6 +162,8 @@ class MARSCache(Cache):
             Slots to allocate at once, see [`MARSCacheLayer`].
     """
 
+    layers: list[MARSCacheLayer]  # pyrefly: ignore[bad-override]  # no other kind is ever added
+
     def __init__(
         self, num_layers: int, num_rows: int, device: torch.device | None = None, capacity: int | None = None
     ):
@@ -217,9 +225,9 @@ class MARSCache(Cache):
         length = past.get_seq_length()
         # A cache that was created without a configuration gets its layers with the first forward.
         for layer, source in zip(self.layers, past.layers, strict=bool(past.layers)):
-            if type(source) not in (DynamicLayer, DynamicSlidingWindowLayer):
+            if not isinstance(source, DynamicLayer) or type(source) not in (DynamicLayer, DynamicSlidingWindowLayer):
                 raise ValueError(f"`cache` must be a DynamicCache with `mars_threshold`, got layers of {source!r}.")
-            if not source.is_initialized:
+            if source.keys is None or source.values is None:
                 continue
             if len(source.keys) != len(self.cursors):
                 raise ValueError(f"`cache` has {len(source.keys)} rows, but the batch has {len(self.cursors)}.")
@@ -239,9 +247,10 @@ class MARSCache(Cache):
             max_length (`int`): Slots to write at most: like `generate`, leave the last token for the next forward.
         """
         length = min(int(self.cursors.min()), max_length)
-        while len(past.layers) < len(self.layers):
+        while past.layer_class_to_replicate is not None and len(past.layers) < len(self.layers):
             past.layers.append(past.layer_class_to_replicate())
-        for layer, target in zip(self.layers, past.layers, strict=True):
+        targets: list[Any] = past.layers  # of the class `DynamicLayer`, sliding or not
+        for layer, target in zip(self.layers, targets, strict=True):
             first = max(0, length - target.sliding_window + 1) if target.is_sliding else 0
             if not target.is_initialized:
                 target.lazy_initialization(layer.keys, layer.values)

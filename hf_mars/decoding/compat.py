@@ -1,6 +1,8 @@
 """
 Names of transformers and torch that are not public, for decoding.
 
+Those of `GenerationMixin` are unknown to a type checker, as `PreTrainedModel` itself does not have them.
+
 They stand here and not in `hf_mars/compat.py` because this folder is shipped alone with checkpoints. That file has the
 list of all such names, with what each waits for, and a test that says which one is gone.
 """
@@ -46,22 +48,22 @@ def can_switch_attention(model: PreTrainedModel) -> bool:
 
 def can_compile(model: PreTrainedModel, cache: Cache, generation_config: GenerationConfig) -> bool:
     """Whether `generate` would compile the forward: its rule about devices, quantisation and offloading."""
-    return model._valid_auto_compile_criteria({"cache": cache}, generation_config)
+    return model._valid_auto_compile_criteria({"cache": cache}, generation_config)  # pyrefly: ignore[not-callable]
 
 
 def optimized_for_decoding(model: PreTrainedModel) -> AbstractContextManager[None]:
     """What `generate` changes in a model while it decodes: the kernels of experts."""
-    return model._optimize_model_for_decode()
+    return model._optimize_model_for_decode()  # pyrefly: ignore[not-callable]
 
 
 def run_plain_loop(model: PreTrainedModel, input_ids: torch.Tensor, **kwargs) -> GenerateOutput | torch.Tensor:
     """The loop of `generate` over inputs that it has prepared: a strategy of one's own cannot hand back to it."""
-    return model._sample(input_ids, **kwargs)
+    return model._sample(input_ids, **kwargs)  # pyrefly: ignore[not-callable]
 
 
 def get_mask_length(generation_config: GenerationConfig, default: int) -> int:
     """Length of the attention mask that `generate` dropped, as it hid nothing; it tells what a passed cache covers."""
-    return getattr(generation_config, "_mask_length", default)
+    return vars(generation_config).get("_mask_length", default)
 
 
 def is_passed_by_user(cache: Cache | None) -> bool:

@@ -1,8 +1,9 @@
 """The loop that `GenerationMixin.generate` calls once it has prepared its inputs."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any
 
 import torch
 from transformers import (
@@ -78,9 +79,10 @@ def decode(
             f"The rotary embedding of {type(model).__name__} changes beyond {get_switch_length(decoder.config)} "
             "tokens, and this call may go beyond: one token a forward. A smaller `max_new_tokens` allows several."
         )
-        arguments = {"stopping_criteria": stopping_criteria, "generation_config": generation_config}
-        arguments |= {"synced_gpus": synced_gpus, "streamer": streamer, **model_kwargs}
-        return sample_plainly(model, input_ids, logits_processor, options, **arguments)
+        arguments = {"generation_config": generation_config, "synced_gpus": synced_gpus, "streamer": streamer}
+        return sample_plainly(
+            model, input_ids, logits_processor, options, stopping_criteria, **arguments, **model_kwargs
+        )
     if generation_config.prefill_chunk_size is not None:
         while batch.rows.tokens.shape[1] > generation_config.prefill_chunk_size:
             decoder.prefill(generation_config.prefill_chunk_size)
@@ -99,7 +101,7 @@ def decode(
                 model(input_ids=batch.sequences[:1, :1], use_cache=False)
                 continue
             output = decoder.step(**returns)
-            if logits is not None:
+            if logits is not None and output.logits is not None:
                 logits.add(output.logits, output.ids, output.acceptance_lengths)
             if streamer is not None:
                 length = output.acceptance_lengths[0]
@@ -117,19 +119,14 @@ def decode(
         batch.cache.store(past, max_length=batch.context.length + num_tokens - 1)
     if not output_dict:
         return sequences
-    return MARSGenerateOutput(
-        sequences=sequences,
-        scores=decoder.scores and decoder.scores.to_tuple(num_tokens),
-        logits=logits and logits.to_tuple(num_tokens),
-        cache=past,
-        num_forward_passes=len(outputs),
-        acceptance_lengths=acceptance_lengths,
-        **by_row(counts),
-    )
+    records = {"scores": decoder.scores, "logits": logits}
+    fields: dict[str, Any] = {name: record and record.to_tuple(num_tokens) for name, record in records.items()}
+    fields |= {"sequences": sequences, "cache": past, "num_forward_passes": len(outputs)}
+    return MARSGenerateOutput(**fields, acceptance_lengths=acceptance_lengths, **by_row(counts))
 
 
 @contextmanager
-def decoding_mode(model: PreTrainedModel, attention: str = WINDOW_ATTENTION) -> Iterator[None]:
+def decoding_mode(model: PreTrainedModel, attention: str = WINDOW_ATTENTION) -> Generator[None]:
     """
     What the forwards of decoders need of a model: attention for windows, and the gated adapter that is active.
 
@@ -202,7 +199,7 @@ def create_decoder(
         keeps_rows="adapter_names" in get_peft_arguments(model) or options.is_exact,
     )
     has_scores = generation_config.return_dict_in_generate and generation_config.output_scores
-    forward = ExactForward(model, batch) if options.is_exact else None
+    forward: Callable | None = ExactForward(model, batch) if options.is_exact else None
     if batch.static and can_compile(model, batch.cache, generation_config):
         forward = model.get_compiled_call(generation_config.compile_config)
     return MARSDecoder(

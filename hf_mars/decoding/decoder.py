@@ -4,6 +4,7 @@ import inspect
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import torch
 from transformers import PreTrainedModel
@@ -121,7 +122,7 @@ class MARSDecoder:
         output = batch.advance(decision, accepted, is_finished)
         if sampling.any_planned:
             self.planner.observe(host, sampling, output, window.slots.shape[1], time.perf_counter() - start)
-        if return_logits:
+        if raw_logits is not None:
             output = replace(output, logits=first_columns(raw_logits, first_column, width))
         if return_confidences:
             confidences = confidence(decision.all_scores, sampling.params[0].decoding.metric)
@@ -138,7 +139,8 @@ class MARSDecoder:
 
     def _forward(self, window: Window, num_logits: int, is_causal: bool) -> torch.Tensor:
         """Float32 logits of the last `num_logits` columns of the window."""
-        batch, inputs = self.batch, {"input_ids": window.input_ids}
+        batch = self.batch
+        inputs: dict[str, Any] = {"input_ids": window.input_ids}
         if batch.context.inputs_embeds is not None and batch.is_first:
             known = batch.context.inputs_embeds[:, int(batch.host.cursor[0]) :][:, : window.input_ids.shape[1]]
             masks = self.model.get_input_embeddings()(window.input_ids[:, known.shape[1] :])
@@ -167,7 +169,7 @@ class MARSDecoder:
         batch, rows, sampling = self.batch, self.batch.rows, self.batch.sampling
         accepted, is_finished = cut(accepted, sampling.max_lengths - rows.lengths, sampling.eos_token_ids)
         batch.write(accepted)
-        if self.scores is not None:
+        if self.scores is not None and scores is not None:
             self.scores.add(scores, rows.ids, accepted.lengths)
         if batch.stopping is not None:
             accepted, is_finished = batch.stopping.cut(accepted, is_finished, rows.ids, batch.sequences, self.scores)

@@ -1,5 +1,7 @@
 """Drafting for a bigger model: what a MARS model does as the `assistant_model` of transformers' assisted decoding."""
 
+from typing import Any
+
 import torch
 from torch.nn.functional import pad
 from transformers import Cache, GenerationConfig, LogitsProcessorList, PreTrainedModel, StoppingCriteriaList
@@ -52,14 +54,16 @@ def draft(
             block_size = min(options.block_size, generation_config.max_length - sequences.shape[1])
             block = read_block(model, sequences, first_position, block_size - 1, options.mask_token_id, **model_kwargs)
             for logits in block.unbind(1):
-                scores += (logits_processor(sequences, logits),)
+                # To type checkers no operation of torch returns a `LongTensor`.
+                scores += (logits_processor(sequences, logits),)  # pyrefly: ignore[bad-argument-type]
                 if generation_config.do_sample:
                     token = torch.multinomial(scores[-1].softmax(-1), num_samples=1)
                 else:
                     token = scores[-1].argmax(-1, keepdim=True)
                 sequences = torch.cat([sequences, token], dim=1)
                 if stopping_criteria(sequences, scores).all():
-                    return GenerateDecoderOnlyOutput(sequences=sequences, scores=scores, cache=model_kwargs["cache"])
+                    fields: dict[str, Any] = {"sequences": sequences, "scores": scores}
+                    return GenerateDecoderOnlyOutput(**fields, cache=model_kwargs["cache"])
 
 
 def read_block(

@@ -64,16 +64,15 @@ def exact_attention_forward(
     output = query.new_zeros(rows, width, num_heads, value.shape[-1])
     if columns.num_masks:
         masks = slice(width - columns.num_masks, width)
-        output[:, masks], _ = window_attention_forward(
-            module, query[:, :, masks], key, value, attention_mask[:, :, masks], **kwargs
-        )
+        mask = None if attention_mask is None else attention_mask[:, :, masks]
+        output[:, masks], _ = window_attention_forward(module, query[:, :, masks], key, value, mask, **kwargs)
     for row, (first, last, slot) in enumerate(columns.spans):
         for column in range(first, last):
             length = slot + column - first + 1
             start = 0 if sliding_window is None else max(0, length - sliding_window)
             keys, values = (states[row : row + 1, :, start:length] for states in (key, value))
             queries, mask = query[row : row + 1, :, column : column + 1], None
-            if columns.has_padding:
+            if columns.has_padding and attention_mask is not None:
                 mask = attention_mask[row : row + 1, :, column : column + 1, start:length]
             output[row, column], _ = attend(module, queries, keys, values, mask, **kwargs)
     return output, None

@@ -1,12 +1,11 @@
 """An adapter that acts on the masks of a window alone, on a model that stays what it was."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 from weakref import WeakKeyDictionary, ref
 
 import torch
-from torch import nn
 from torch.nn.functional import linear
 from transformers import PreTrainedModel
 
@@ -44,7 +43,7 @@ class GatedAdapter:
         self._hooks = ExitStack()
 
     @contextmanager
-    def attached(self) -> Iterator[None]:
+    def attached(self) -> Generator[None]:
         """Look up which adapter is active, and stand in for PEFT inside. May be nested."""
         self._num_users += 1
         try:
@@ -57,7 +56,7 @@ class GatedAdapter:
                 self._hooks.close()
 
     @contextmanager
-    def acting_on(self, num_columns: int) -> Iterator[None]:
+    def acting_on(self, num_columns: int) -> Generator[None]:
         """Inside, the adapter acts on the last columns of a forward, this many of each row."""
         self._num_columns = num_columns
         try:
@@ -67,14 +66,14 @@ class GatedAdapter:
 
     def _attach(self) -> None:
         model = self._model()
-        if has_gated_adapter(model):
+        if model is not None and has_gated_adapter(model):
             for layer in list(model.modules()):
                 if hasattr(layer, "trainable_tokens_delta"):
                     self._replace(layer, self._get_row_exchange(layer))
                 elif hasattr(layer, "lora_variant"):
                     self._replace(layer, self._get_addition(layer))
 
-    def _replace(self, layer: nn.Module, change: Callable[[torch.Tensor, torch.Tensor], None] | None) -> None:
+    def _replace(self, layer: Any, change: Callable[[torch.Tensor, torch.Tensor], None] | None) -> None:
         """Switch a layer of PEFT off, and have the outputs of the layer inside changed, until the hooks go."""
         self._hooks.callback(switch_on, layer, [parameter.requires_grad for parameter in layer.parameters()])
         layer.enable_adapters(False)
@@ -84,7 +83,7 @@ class GatedAdapter:
             )
             self._hooks.callback(handle.remove)
 
-    def _get_addition(self, layer: nn.Module) -> Callable[[torch.Tensor, torch.Tensor], None] | None:
+    def _get_addition(self, layer: Any) -> Callable[[torch.Tensor, torch.Tensor], None] | None:
         (name,) = layer.active_adapters
         if name not in layer.lora_A:
             return None
@@ -99,7 +98,7 @@ class GatedAdapter:
 
         return add
 
-    def _get_row_exchange(self, layer: nn.Module) -> Callable[[torch.Tensor, torch.Tensor], None] | None:
+    def _get_row_exchange(self, layer: Any) -> Callable[[torch.Tensor, torch.Tensor], None] | None:
         (name,) = layer.active_adapters
         if not layer.token_indices.get(name):
             return None
@@ -119,12 +118,12 @@ def has_gated_adapter(model: PreTrainedModel) -> bool:
     Raises:
         `ValueError`: If it is not the only one that is active.
     """
-    mars = getattr(model.config, "mars", None)
+    mars = getattr(model.config, "mars", None) or {}
     configs = getattr(model, "peft_config", {}) if mars else {}  # PEFT sets it on the model that it gives layers to
     names = {name for name, config in configs.items() if is_gated(config, mars["mask_token_id"])}
     if not names:
         return False
-    layer = next((module for module in model.modules() if hasattr(module, "lora_variant")), None)
+    layer: Any = next((module for module in model.modules() if hasattr(module, "lora_variant")), None)
     if layer is None or layer.disable_adapters:
         return False
     gated = [name in names for name in layer.active_adapters]
@@ -136,7 +135,7 @@ def has_gated_adapter(model: PreTrainedModel) -> bool:
     return any(gated)
 
 
-def switch_on(layer: nn.Module, requires_grad: list[bool]) -> None:
+def switch_on(layer: Any, requires_grad: list[bool]) -> None:
     layer.enable_adapters(True)  # which makes the adapter trainable
     for parameter, value in zip(layer.parameters(), requires_grad, strict=True):
         parameter.requires_grad_(value)

@@ -133,7 +133,8 @@ def generate(
     given |= {"mars_verify": mars_verify, "mars_metric": mars_metric}
     arguments = collect_mars_arguments(model, given, kwargs)
     if getattr(kwargs.get("generation_config"), "is_assistant", False):
-        return generate_drafts(model, arguments, **kwargs)
+        drafts: Any = generate_drafts(model, arguments, **kwargs)  # to the model that asked for them
+        return drafts
     if not arguments or arguments == {"mars_verify": False}:
         with get_gated_adapter(model).attached():  # the base model itself
             return GenerationMixin.generate(model, **kwargs)

@@ -171,9 +171,10 @@ def check_threshold(threshold: Any, metric: str) -> float | torch.Tensor:
             f"either, got {threshold!r}."
         )
     # Written so that NaN fails too.
-    if not threshold >= 0 or (upper is not None and not threshold <= upper):
-        raise ValueError(f"`mars_threshold` must be {allowed}, got {threshold}.")
-    return float(threshold)
+    value = float(threshold)
+    if not value >= 0 or (upper is not None and not value <= upper):
+        raise ValueError(f"`mars_threshold` must be {allowed}, got {value}.")
+    return value
 
 
 def check_block_size(block_size: Any) -> int:

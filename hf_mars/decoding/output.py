@@ -76,17 +76,18 @@ class MARSGenerateOutput(GenerateDecoderOnlyOutput):
         Generated tokens over forward passes, both counted row by row: a row that is done takes no more forwards. Plain
         autoregressive decoding has 1.0.
         """
-        return sum(map(sum, self.acceptance_lengths)) / sum(map(len, self.acceptance_lengths))
+        lengths = self.acceptance_lengths or []
+        return sum(map(sum, lengths)) / sum(map(len, lengths))
 
     @property
     def acceptance_rate(self) -> float:
         """Accepted over draft tokens, of all rows; 0.0 where nothing was drafted."""
-        return sum(self.num_accepted_tokens) / max(sum(self.num_draft_tokens), 1)
+        return sum(self.num_accepted_tokens or []) / max(sum(self.num_draft_tokens or []), 1)
 
     @property
     def mean_acceptance_length(self) -> float:
         """Mean tokens of a forward with drafts: 1 + accepted tokens over drafts, of all rows; 1.0 without drafts."""
-        return 1 + sum(self.num_accepted_tokens) / max(sum(self.num_drafts), 1)
+        return 1 + sum(self.num_accepted_tokens or []) / max(sum(self.num_drafts or []), 1)
 
 
 class TokenRecord:

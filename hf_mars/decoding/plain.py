@@ -24,7 +24,7 @@ class ExcludeMaskToken(LogitsProcessor):
     def __init__(self, mask_token_id: int):
         self.mask_token_id = torch.tensor([mask_token_id])
 
-    def __call__(self, input_ids: torch.LongTensor, scores: torch.FloatTensor) -> torch.FloatTensor:
+    def __call__(self, input_ids: torch.LongTensor, scores: torch.Tensor) -> torch.Tensor:
         return scores.index_fill(-1, self.mask_token_id.to(scores.device), -torch.inf)
 
 
@@ -105,7 +105,7 @@ def count_plain(
             length -= 1
         acceptance_lengths.append([1] * length)
     return MARSGenerateOutput(
-        **output,
+        **dict[str, Any](output),
         num_forward_passes=max(map(len, acceptance_lengths)),
         acceptance_lengths=acceptance_lengths,
         **by_row([AcceptanceCounts() for _ in generated]),

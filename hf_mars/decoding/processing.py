@@ -71,7 +71,7 @@ def process_position_wise(scores: torch.Tensor, sampling: SamplingTensors) -> to
         selected = scores if len(rows.params) == len(scores) else scores[rows.indices]
         flat = selected.reshape(-1, scores.shape[-1])
         no_prefix = torch.zeros(len(flat), 0, dtype=torch.long, device=scores.device)
-        values = processors(no_prefix, flat).view_as(selected)
+        values = processors(no_prefix, flat).view_as(selected)  # pyrefly: ignore[bad-argument-type]  # see below
         values[..., sampling.mask_token_id] = -torch.inf
         processed = values if len(rows.params) == len(scores) else processed.index_copy(0, rows.indices, values)
     return processed
@@ -177,7 +177,8 @@ def process_position(params: SamplingParams, prefix: torch.Tensor, scores: torch
     Raises:
         `ValueError`: If they leave no token but the mask token.
     """
-    processed = params.processors(prefix[None], scores[None])[0]
+    # To type checkers no operation of torch returns the `LongTensor` that processors ask for.
+    processed = params.processors(prefix[None], scores[None])[0]  # pyrefly: ignore[bad-argument-type]
     processed[params.decoding.mask_token_id] = -torch.inf
     if torch.isneginf(processed).all():
         raise ValueError(
@@ -195,7 +196,7 @@ def is_confident(params: SamplingParams, scores: torch.Tensor, threshold: torch.
 
 def choose(params: SamplingParams, scores: torch.Tensor, uniform: torch.Tensor | None) -> torch.Tensor:
     """The token of one position."""
-    if not params.do_sample:
+    if uniform is None or not params.do_sample:
         return scores.argmax(-1)
     return sample(scores[None].softmax(-1), uniform[None])[0]
 

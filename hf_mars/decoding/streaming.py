@@ -1,5 +1,7 @@
 """Handing accepted tokens to a streamer."""
 
+from typing import Any
+
 import torch
 from transformers.generation.streamers import BaseStreamer
 
@@ -20,7 +22,7 @@ class AcceptedTokensStreamer(BaseStreamer):
     """
 
     def __init__(self, streamer: BaseStreamer):
-        self.streamer = streamer
+        self.streamer: Any = streamer
         self.wants_confidences = hasattr(streamer, "put_accepted")
         self.has_prompt = self.has_ended = False
 

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedTokenizerBase
 from transformers.generation.streamers import BaseStreamer
 
+from ..generative_model import GenerativeModel
 from ..text_stream import TextStream
 
 
@@ -129,7 +130,7 @@ class QueueStreamer(BaseStreamer):
 
 
 def stream_answer(
-    model: PreTrainedModel,
+    model: GenerativeModel,
     tokenizer: PreTrainedTokenizerBase,
     messages: list[dict[str, str]],
     settings: Settings,
@@ -148,9 +149,9 @@ def stream_answer(
         read_threshold (`Callable[[], float]`): The threshold of the next step.
         is_stopped (`Callable[[], bool]`): Whether to end at the next step.
     """
-    inputs = tokenizer.apply_chat_template(
+    inputs: Any = tokenizer.apply_chat_template(
         messages, add_generation_prompt=True, return_dict=True, return_tensors="pt"
-    ).to(model.device)
+    )
     is_closed = threading.Event()
     streamer = QueueStreamer(lambda: is_closed.is_set() or is_stopped())
     start = time.perf_counter()
@@ -158,7 +159,7 @@ def stream_answer(
     def generate() -> None:
         outcome = None
         try:
-            model.generate(**inputs, streamer=streamer, **settings.arguments(read_threshold))
+            model.generate(**inputs.to(model.device), streamer=streamer, **settings.arguments(read_threshold))
         except Stopped as stopped:
             outcome = stopped
         except Exception as error:

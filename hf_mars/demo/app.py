@@ -1,10 +1,13 @@
 """The page."""
 
+from typing import Any
+
 import gradio as gr
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedTokenizerBase
 
 from ..evaluation import format_table, load_evaluation
 from ..exactness import explain_inexactness
+from ..generative_model import GenerativeModel
 from .events import MAX_NEW_TOKENS, METRICS, DemoEvents
 from .page import CSS, legend, render_conversation
 
@@ -21,7 +24,7 @@ One checkpoint, fine-tuned with [MARS](https://arxiv.org/abs/2604.07023). Each c
 threshold **while it writes**: the rest of the answer follows."""
 
 
-def build_app(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, source: str = "") -> gr.Blocks:
+def build_app(model: GenerativeModel, tokenizer: PreTrainedTokenizerBase, source: str = "") -> gr.Blocks:
     """
     The page of a model.
 
@@ -97,7 +100,7 @@ def build_app(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, source
                 show_progress="hidden",
                 api_visibility="private",
             )
-        hidden = {"queue": False, "show_progress": "hidden", "api_visibility": "private"}
+        hidden: dict[str, Any] = {"queue": False, "show_progress": "hidden", "api_visibility": "private"}
         threshold.change(events.turn, [threshold, metric], **hidden)
         stop.click(events.stop, **hidden)
         clear.click(events.clear, outputs=outputs[1:], **hidden)

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import gradio as gr
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedTokenizerBase
 
 from ..checking_text import check_text
 from ..evaluation import Evaluation, plot_frontier
+from ..generative_model import GenerativeModel
 from .answer import Answer, Settings, stream_answer
 from .knobs import Knobs
 from .page import first_difference, render_answer, render_conversation, render_counters, render_message, render_problem
@@ -42,7 +43,7 @@ class DemoEvents:
     """
 
     def __init__(
-        self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, evaluation: Evaluation | None = None
+        self, model: GenerativeModel, tokenizer: PreTrainedTokenizerBase, evaluation: Evaluation | None = None
     ):
         self.model, self.tokenizer, self.evaluation = model, tokenizer, evaluation
         self.knobs = Knobs()
@@ -71,7 +72,8 @@ class DemoEvents:
             raise ValueError(f"The message must be text, got {text!r}.")
         if not check_text(text, "message").strip():
             raise ValueError("Write something first.")
-        ids = self.tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_dict=True)["input_ids"]
+        encoded: Any = self.tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_dict=True)
+        ids = encoded["input_ids"]
         if len(ids) > MAX_PROMPT_TOKENS:
             raise ValueError(
                 f"The conversation has {len(ids)} tokens, and at most {MAX_PROMPT_TOKENS} are read here: shorten it, "

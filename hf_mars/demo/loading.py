@@ -3,9 +3,10 @@
 import os
 
 import torch
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedTokenizerBase
 
 from ..generation_fields import drop_mars_fields
+from ..generative_model import GenerativeModel
 from ..loading import QUICKSTART_CHECKPOINT, check_chat_template, load_with_tokenizer
 from ..modeling import get_base_model
 from ..native_dtype import choose_dtype
@@ -16,7 +17,7 @@ __all__ = ["load_model"]
 AUTHORS_CHECKPOINT = "Xalphinions/MARS-Qwen2.5-0.5B-blk4"
 
 
-def load_model(source: str | None = None) -> tuple[PreTrainedModel, PreTrainedTokenizerBase, str]:
+def load_model(source: str | None = None) -> tuple[GenerativeModel, PreTrainedTokenizerBase, str]:
     """
     Load the checkpoint of the demo: the one named, else the one that `MARS_MODEL` names, else the authors' 0.5B one,
     else, without a network, the quickstart's.
@@ -35,8 +36,9 @@ def load_model(source: str | None = None) -> tuple[PreTrainedModel, PreTrainedTo
             device = "cuda" if torch.cuda.is_available() else "cpu"
             model, tokenizer = load_with_tokenizer(candidate, choose_dtype("auto", device))
             check_chat_template(tokenizer, candidate)
-            drop_mars_fields(get_base_model(model).generation_config)  # the page says how to decode
-            return model.to(device).eval(), tokenizer, candidate
+            base_model = get_base_model(model)
+            drop_mars_fields(base_model.generation_config)  # the page says how to decode
+            return base_model.to(device).eval(), tokenizer, candidate
         except ValueError as error:
             problems.append(str(error).removesuffix("."))
     raise OSError(

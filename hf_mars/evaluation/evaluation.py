@@ -79,8 +79,9 @@ class Evaluation:
         if not isinstance(results, list) or not all(isinstance(result, dict) for result in results):
             raise ValueError("`results` of the evaluation must be a list of JSON objects.")
         names = {item.name for item in fields(cls)}
-        arguments = {name: value for name, value in values.items() if name in names}
-        return cls(**{**arguments, "results": [mode_result(result) for result in results]})
+        arguments: dict[str, Any] = {name: value for name, value in values.items() if name in names}
+        arguments["results"] = [mode_result(result) for result in results]
+        return cls(**arguments)
 
     def save(self, path: str | Path) -> None:
         """Write the evaluation as JSON."""
@@ -119,6 +120,8 @@ def load_evaluation(path_or_repo_id: str | Path, **kwargs) -> Evaluation:
 def mode_result(values: dict[str, Any]) -> MethodResult:
     names = {item.name for item in fields(MethodResult)}
     try:
-        return MethodResult(**{"texts": [], **{name: value for name, value in values.items() if name in names}})
+        return MethodResult(
+            **dict[str, Any](texts=[]) | {name: value for name, value in values.items() if name in names}
+        )
     except TypeError as error:
         raise ValueError(f"A result of the evaluation is incomplete: {error}") from error

@@ -9,12 +9,14 @@ python -m hf_mars.evaluation.lm_eval run --model hf-mars --model_args pretrained
 `lm_eval run --model hf --model_args pretrained=CHECKPOINT,trust_remote_code=True` gives the same scores without them.
 """
 
+from typing import Any
+
 import torch
 from lm_eval.__main__ import cli_evaluate
 from lm_eval.api.registry import register_model
 from lm_eval.models.huggingface import HFLM
 
-from ..modeling import enable_mars
+from ..modeling import enable_mars, get_base_model
 from .methods import cut, end_of_sequence_ids
 
 
@@ -33,13 +35,16 @@ class MARSLM(HFLM):
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
-        enable_mars(self.model)
+        model: Any = self.model
+        enable_mars(model)
 
     def _model_generate(self, context: torch.Tensor, max_length: int, stop: list[str], **generation_kwargs):
-        output = super()._model_generate(context, max_length, stop, return_dict_in_generate=True, **generation_kwargs)
+        output: Any = super()._model_generate(
+            context, max_length, stop, return_dict_in_generate=True, **generation_kwargs
+        )
         acceptance_lengths = getattr(output, "acceptance_lengths", None)
         if acceptance_lengths is None:
-            end = end_of_sequence_ids(self.model)
+            end = end_of_sequence_ids(get_base_model(self.model))
             acceptance_lengths = [[1] * len(cut(row, end)) for row in output.sequences[:, context.shape[1] :].tolist()]
         COUNTS["tokens"] += sum(map(sum, acceptance_lengths))
         COUNTS["forward_passes"] += sum(map(len, acceptance_lengths))

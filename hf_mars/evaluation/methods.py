@@ -3,10 +3,9 @@
 from dataclasses import dataclass, fields
 from typing import Any
 
-import torch
 from transformers import GenerationMixin, PreTrainedModel
 
-from ..decoding import AcceptanceCounts, MARSGenerateOutput, Mode, get_gated_adapter
+from ..decoding import AcceptanceCounts, MARSGenerateOutput, Mode, generate, get_gated_adapter
 from .baselines import decode_block_synchronously, decode_jacobi, decode_without_cache
 from .clock import ForwardClock
 
@@ -53,7 +52,7 @@ class Method:
         """The `mars_*` arguments of `generate`; none for ways that are not MARS's."""
         if self.name not in MULTI_TOKEN:
             return {}
-        arguments = {"mars_verify": self.name == Mode.VERIFY}
+        arguments: dict[str, Any] = {"mars_verify": self.name == Mode.VERIFY}
         if self.threshold is not None:
             arguments["mars_threshold"] = self.threshold
         if self.metric != "probability":
@@ -102,7 +101,7 @@ class Decoded:
 
 def decode(
     model: PreTrainedModel,
-    inputs: dict[str, torch.Tensor],
+    inputs: dict[str, Any],
     method: Method,
     max_new_tokens: int,
     clock: ForwardClock,
@@ -122,8 +121,13 @@ def decode(
     prompt_length = inputs["input_ids"].shape[1]
     eos_token_ids = end_of_sequence_ids(model)
     if method.name in MULTI_TOKEN:
-        output = model.generate(
-            **inputs, max_new_tokens=max_new_tokens, do_sample=False, return_dict_in_generate=True, **method.arguments
+        output: Any = generate(
+            model=model,
+            **inputs,
+            max_new_tokens=max_new_tokens,
+            do_sample=False,
+            return_dict_in_generate=True,
+            **method.arguments,
         )
         generated = output.sequences[:, prompt_length:].tolist()
         tokens = [row[: sum(lengths)] for row, lengths in zip(generated, output.acceptance_lengths, strict=True)]
@@ -131,7 +135,7 @@ def decode(
         return Decoded(tokens, forward_passes, output.acceptance_lengths, sum_counts(output))
 
     if method.name in ("no cache", "block-synchronous", "Jacobi"):
-        settings = {"max_new_tokens": max_new_tokens, "eos_token_ids": eos_token_ids}
+        settings: dict[str, Any] = {"max_new_tokens": max_new_tokens, "eos_token_ids": eos_token_ids}
         if method.name == "Jacobi":
             runs = decode_jacobi(model, inputs, **settings)
         else:
@@ -150,8 +154,9 @@ def decode(
         options["cache_implementation"] = "static"
     elif method.name == "prompt lookup":
         options["prompt_lookup_num_tokens"] = 3
-    elif method.name in ASSISTED:
-        draft.generation_config.mars_block_size = 1 if method.name == "assisted" else method.block_size
+    elif method.name in ASSISTED and draft is not None:
+        settings_of_draft: Any = draft.generation_config
+        settings_of_draft.mars_block_size = 1 if method.name == "assisted" else method.block_size
         options["assistant_model"] = draft
     # The door of transformers itself, so that not even the check for `mars_*` arguments is in the way.
     with get_gated_adapter(model).attached():

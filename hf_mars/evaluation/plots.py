@@ -1,7 +1,7 @@
 """Pictures of a sweep."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 
 from ..decoding import Mode
@@ -11,14 +11,14 @@ from .sweep import MethodResult
 
 __all__ = ["plot_acceptance_by_position", "plot_acceptance_lengths", "plot_batch_sizes", "plot_frontier"]
 
-COLORS = {Mode.PLAIN: "0.15", Mode.LOSSY: "#d95f02", Mode.VERIFY: "#1b9e77"}
-MARKERS = {Mode.LOSSY: "o", Mode.VERIFY: "s"}
+COLORS: dict[str, str] = {Mode.PLAIN: "0.15", Mode.LOSSY: "#d95f02", Mode.VERIFY: "#1b9e77"}
+MARKERS: dict[str, str] = {Mode.LOSSY: "o", Mode.VERIFY: "s"}
 PEER_COLOR = "0.55"
 PEER_MARKERS = "x+^vDsp*"
 
 
 @contextlib.contextmanager
-def figure_at(path: str | Path, width: float = 6.4, height: float = 4.2) -> Iterator:
+def figure_at(path: str | Path, width: float = 6.4, height: float = 4.2) -> Generator:
     """Axes of a figure that is written to `path` at the end."""
     import matplotlib
 
@@ -50,7 +50,7 @@ def plot_frontier(
     has_accuracy = results[0].accuracy is not None
 
     def quality(result: MethodResult) -> float:
-        return result.accuracy if has_accuracy else result.identical
+        return (result.accuracy or 0.0) if has_accuracy else result.identical
 
     with figure_at(path) as axes:
         axes.axhline(quality(results[0]), color="0.7", linewidth=1, linestyle="--", zorder=0)
@@ -79,7 +79,7 @@ def plot_frontier(
                     color=COLORS[name],
                 )
             if marked_threshold is not None and points:
-                nearest = min(points, key=lambda point: abs(point.threshold - marked_threshold))
+                nearest = min(points, key=lambda point: abs((point.threshold or 0.0) - marked_threshold))
                 axes.plot(nearest.speedup, quality(nearest), "o", color=COLORS[name], markersize=15, fillstyle="none")
         planned = [r for r in results if r.mode == Mode.VERIFY and r.threshold is None][:1]
         for point in planned:
@@ -145,16 +145,16 @@ def plot_acceptance_lengths(results: list[MethodResult], path: str | Path, title
         title (`str`, *optional*): Title of the plot.
     """
     shown = [r for r in results if r.mode in MULTI_TOKEN and r.acceptance_lengths]
-    longest = max(len(result.acceptance_lengths) for result in shown)
+    lengths = [result.acceptance_lengths or [] for result in shown]
     with figure_at(path) as axes:
         width = 0.8 / len(shown)
-        for index, result in enumerate(shown):
-            shares = [count / sum(result.acceptance_lengths) for count in result.acceptance_lengths]
+        for index, (result, counts) in enumerate(zip(shown, lengths, strict=True)):
+            shares = [count / sum(counts) for count in counts]
             where = [length - 0.4 + (index + 0.5) * width for length in range(1, len(shares))]
             same = [r for r in shown if r.mode == result.mode]
             alpha = 0.35 + 0.65 * (same.index(result) + 1) / len(same)
             axes.bar(where, shares[1:], width, color=COLORS[result.mode], alpha=alpha, label=result.label)
-        axes.set_xticks(range(1, longest))
+        axes.set_xticks(range(1, max(map(len, lengths))))
         axes.set_xlabel("tokens that a forward pass added")
         axes.set_ylabel("share of the forward passes")
         axes.legend(frameon=False, fontsize=8)
@@ -171,18 +171,19 @@ def plot_acceptance_by_position(results: list[MethodResult], path: str | Path, t
         title (`str`, *optional*): Title of the plot.
     """
     shown = [r for r in results if r.acceptance_by_position]
+    shares = [result.acceptance_by_position or [] for result in shown]
     with figure_at(path) as axes:
-        for result in shown:
+        for result, accepted in zip(shown, shares, strict=True):
             same = [r for r in shown if r.mode == result.mode]
             axes.plot(
-                range(1, len(result.acceptance_by_position) + 1),
-                result.acceptance_by_position,
+                range(1, len(accepted) + 1),
+                accepted,
                 f"{MARKERS[result.mode]}-",
                 color=COLORS[result.mode],
                 alpha=0.35 + 0.65 * (same.index(result) + 1) / len(same),
                 label=result.label,
             )
-        axes.set_xticks(range(1, max(len(result.acceptance_by_position) for result in shown) + 1))
+        axes.set_xticks(range(1, max(map(len, shares)) + 1))
         axes.set_ylim(0, 1.02)
         axes.set_xlabel("position in the draft")
         axes.set_ylabel("share of the drafts accepted up to there")

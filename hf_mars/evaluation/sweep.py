@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
+from typing import Any
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging
@@ -201,8 +202,8 @@ def measure_methods(
                 batch_size=batch_size,
                 task=task,
                 num_examples=len(prompts),
-                accuracy=correct and mean(correct),
-                accuracy_interval=correct and share_interval(correct),
+                accuracy=None if correct is None else mean(correct),
+                accuracy_interval=None if correct is None else share_interval(correct),
                 tokens_per_forward=measure_tokens_per_forward(*counts),
                 tokens_per_forward_interval=ratio_interval(*counts),
                 tokens_per_second=rate,
@@ -242,11 +243,11 @@ def measure(model, inputs, method: Method, max_new_tokens: int, draft: PreTraine
 
 
 def measure_tokens_per_forward(tokens: list[int], forward_passes: list[int]) -> float:
-    counted = load_metric("tokens_per_forward").compute(tokens=tokens, forward_passes=forward_passes)
+    counted: Any = load_metric("tokens_per_forward").compute(tokens=tokens, forward_passes=forward_passes)
     return counted["tokens_per_forward"]
 
 
-def summarize_counts(measured: list[AcceptanceCounts]) -> dict[str, float | list[float]]:
+def summarize_counts(measured: list[AcceptanceCounts]) -> dict[str, Any]:
     """What became of the drafts, where there were any."""
     counts = AcceptanceCounts()
     for batch in measured:
@@ -260,7 +261,7 @@ def summarize_counts(measured: list[AcceptanceCounts]) -> dict[str, float | list
     }
 
 
-def summarize_lengths(rows: list[list[int]]) -> dict[str, list]:
+def summarize_lengths(rows: list[list[int]]) -> dict[str, Any]:
     """Histogram of the acceptance lengths, and their mean by position in the answer."""
     if not rows:
         return {}

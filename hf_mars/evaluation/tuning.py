@@ -88,6 +88,6 @@ def tune(
 
 def loss(result: MethodResult, plain: MethodResult) -> float:
     """What a method loses against plain decoding: accuracy where it was measured, else the share of other outputs."""
-    if result.accuracy is not None:
+    if result.accuracy is not None and plain.accuracy is not None:
         return plain.accuracy - result.accuracy
     return 1 - result.identical

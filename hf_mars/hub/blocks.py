@@ -6,6 +6,8 @@ from pathlib import Path
 import jinja2
 from huggingface_hub import ModelCard, ModelCardData
 
+from ..paper import PAPER
+
 
 __all__ = ["BLOCKS", "new_card", "read_block", "render_block", "replace_block"]
 
@@ -26,6 +28,7 @@ def new_card(data: ModelCardData, title: str, block_size: int, blocks: dict[str,
         template_path=str(TEMPLATES / "model_card.md"),
         title=title,
         block_size=block_size,
+        citation=PAPER["citation"],
         blocks={name: marked_block(name, blocks[name] or "") for name in BLOCKS},
     )
     card.data = data

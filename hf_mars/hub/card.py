@@ -16,7 +16,7 @@ from ..evaluation import Evaluation, format_table
 from .blocks import BLOCKS, new_card, read_block, render_block, replace_block
 from .eval_results import PICTURE_FILE, model_index, replace_results, write_eval_results
 from .facts import CheckpointFacts
-from .front_matter import merge_front_matter, update_front_matter
+from .front_matter import first_of, front_matter, merge_front_matter, update_front_matter
 from .paths import read_card, write_card
 
 
@@ -62,7 +62,7 @@ class CheckpointCard:
             content = read_block(own.text, name)
             if content:
                 card.text = replace_block(card.text, name, content)
-        merge_front_matter(card.data, own.data)
+        merge_front_matter(front_matter(card), front_matter(own))
         return dataclasses.replace(self, text=str(card))
 
     def without_evaluation(self) -> "CheckpointCard":
@@ -74,7 +74,7 @@ class CheckpointCard:
         except (TypeError, ValueError, YAMLError):
             return dataclasses.replace(self, text=replace_block(self.text, "evaluation", ""))
         card.text = replace_block(card.text, "evaluation", "")
-        replace_results(card.data, [])
+        replace_results(front_matter(card), [])
         return dataclasses.replace(self, text=str(card))
 
     def write(
@@ -131,7 +131,7 @@ class CheckpointCard:
         facts: CheckpointFacts,
     ) -> ModelCard:
         card = ModelCard(self.text) if self.text else None
-        data = card.data if card else ModelCardData()
+        data = front_matter(card) if card else ModelCardData()
         update_front_matter(data, given, facts, repo_id)
         if evaluation is not None:
             data.model_name = (repo_id or data.model_name or self.directory.name).split("/")[-1]
@@ -140,7 +140,7 @@ class CheckpointCard:
         model_id = repo_id or "path/to/checkpoint"
         values = {
             **dataclasses.asdict(facts),
-            "base_model": data.base_model,
+            "base_model": first_of(data.base_model),
             "datasets": data.datasets,
             "model_id": model_id,
             "vllm_command": vllm_command(model_id, facts.block_size),
@@ -152,7 +152,7 @@ class CheckpointCard:
             "evaluation": self._render_evaluation(evaluation) if evaluation else None,
         }
         if card is None:
-            title = (repo_id or data.base_model or "MARS checkpoint").split("/")[-1]
+            title = (repo_id or first_of(data.base_model) or "MARS checkpoint").split("/")[-1]
             title = title if repo_id or not data.base_model else f"{title}, fine-tuned with MARS"
             return new_card(data, title, facts.block_size, blocks)
         for name, content in blocks.items():

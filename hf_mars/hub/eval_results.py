@@ -57,7 +57,7 @@ def write_eval_results(directory: str | Path, evaluation: Evaluation | dict[str,
         entry = EvalResultEntry(
             dataset_id=dataset_id,
             task_id=BENCHMARK_TASKS[dataset_id],
-            value=round(100 * plain[0].accuracy, 2),
+            value=round(100 * (plain[0].accuracy or 0.0), 2),
             notes=". ".join(
                 [
                     f"Greedy, {plain[0].num_examples} examples, plain decoding",

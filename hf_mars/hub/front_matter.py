@@ -13,11 +13,17 @@ from .facts import CheckpointFacts
 from .paths import hub_id, read_card
 
 
-__all__ = ["merge_front_matter", "update_front_matter"]
+__all__ = ["first_of", "front_matter", "merge_front_matter", "update_front_matter"]
 
 logger = logging.get_logger(__name__)
 
 TAGS = ["mars", "custom_generate", "trl"]
+
+
+def front_matter(card: ModelCard) -> ModelCardData:
+    """What a model card says of itself, in its own type."""
+    data: Any = card.data
+    return data
 
 
 def update_front_matter(
@@ -33,16 +39,15 @@ def update_front_matter(
         facts ([`CheckpointFacts`]): What the checkpoint says of itself.
         repo_id (`str`, *optional*): Where the checkpoint is pushed to.
     """
-    loaded_from = given.base_model or facts.base_model
-    base_model = hub_id(loaded_from)
+    loaded_from = first_of(given.base_model) or facts.base_model
+    base_model: str | list[str] | None = hub_id(loaded_from)
     if base_model in (None, repo_id):  # unknown, or this very repository, loaded and pushed again
         base_model = data.base_model
-    inherited = {} if given.license or data.license else base_card_data(loaded_from or base_model)
+    inherited = {} if given.license or data.license else base_card_data(loaded_from or first_of(base_model))
 
     data.base_model = base_model
-    data.base_model_relation = "adapter" if facts.is_adapter else "finetune"
-    if base_model is None:
-        del data.base_model_relation
+    relation = "adapter" if facts.is_adapter else "finetune"
+    vars(data)["base_model_relation"] = None if base_model is None else relation
     data.datasets = union(as_list(data.datasets), map(hub_id, as_list(given.datasets)))
     data.library_name = data.library_name or ("peft" if facts.is_adapter else "transformers")
     data.license = given.license or data.license or inherited.get("license")
@@ -91,6 +96,11 @@ def base_card_data(name: str | None) -> dict[str, Any]:
         logger.info(f"The card of {name} could not be read ({error}).")
         return {}
     return data.to_dict() if data else {}
+
+
+def first_of(value: str | list[str] | None) -> str | None:
+    """A card may name several base models, as that of a merge does: the first stands for them."""
+    return next(iter(as_list(value)), None)
 
 
 def as_list(value: str | list[str] | None) -> list[str]:

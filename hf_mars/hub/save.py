@@ -68,7 +68,8 @@ def save_pretrained(
         logger.warning(f"{left_out} of the generation configuration are not saved: JSON has numbers and text alone.")
     with CheckpointFrame(directory, model.config.mars) as frame:
         with set_aside(model.generation_config, left_out):
-            type(model).save_pretrained(model, directory, **kwargs)
+            own_class: Any = type(model)  # the method of a model may be this function
+            own_class.save_pretrained(model, str(directory), **kwargs)
         if tokenizer is not None:
             tokenizer.save_pretrained(directory)
     frame.card.write(

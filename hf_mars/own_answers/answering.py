@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
 import torch
+from peft import PeftModel
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from ..evaluation.methods import cut, end_of_sequence_ids
@@ -73,12 +74,13 @@ class ModelAnswerer:
 
     def __init__(
         self,
-        model: PreTrainedModel,
+        model: PreTrainedModel | PeftModel,
         tokenizer: PreTrainedTokenizerBase,
         settings: AnswerSettings,
         threshold: float | None = None,
     ):
-        self.model, self.tokenizer, self.settings = model, tokenizer, settings
+        self.model: Any = model  # one that generates
+        self.tokenizer, self.settings = tokenizer, settings
         self.arguments: dict[str, Any] = {"max_new_tokens": settings.max_new_tokens, "do_sample": False}
         if settings.temperature > 0:
             # The whole distribution, whatever the model's own configuration cuts away.
@@ -97,13 +99,13 @@ class ModelAnswerer:
     def _read(self, tokens: list[int], eos: set[int]) -> Answer:
         is_finished = tokens[-1] in eos
         text = self.tokenizer.decode(tokens[:-1] if is_finished else tokens, skip_special_tokens=True)
-        return Answer(text, is_finished, len(tokens))
+        return Answer(str(text), is_finished, len(tokens))
 
     def _tokenize(self, prompts: list[Prompt]):
         is_chat = not isinstance(prompts[0], str)
-        texts = prompts
+        texts: Any = prompts
         if is_chat:
-            texts = self.tokenizer.apply_chat_template(prompts, add_generation_prompt=True, tokenize=False)
+            texts = self.tokenizer.apply_chat_template(texts, add_generation_prompt=True, tokenize=False)
         # A chat template writes the special tokens itself.
         return self.tokenizer(
             texts, padding=True, padding_side="left", add_special_tokens=not is_chat, return_tensors="pt"
@@ -140,7 +142,7 @@ class ServerAnswerer:
     def _ask(self, prompt: Prompt, seed: int) -> Answer:
         from openai import OpenAIError
 
-        arguments = {
+        arguments: dict[str, Any] = {
             "model": self.model,
             "temperature": self.settings.temperature,
             "top_p": self.settings.top_p,
@@ -152,7 +154,8 @@ class ServerAnswerer:
                 response = self.client.completions.create(prompt=prompt, **arguments)
                 text = response.choices[0].text
             else:
-                response = self.client.chat.completions.create(messages=prompt, **arguments)
+                messages: Any = prompt
+                response = self.client.chat.completions.create(messages=messages, **arguments)
                 text = response.choices[0].message.content
         except OpenAIError as error:
             raise RuntimeError(f"{self.client.base_url} did not answer: {one_line(error)}") from error

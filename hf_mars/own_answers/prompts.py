@@ -31,7 +31,7 @@ def select_prompts(dataset: Dataset | IterableDataset, limit: int | None = None)
     for example in dataset:
         if limit is not None and len(prompts) == limit:
             break
-        prompt = select_prompt(example)
+        prompt = select_prompt(dict(example))
         if prompt:
             prompts.append(prompt)
     if not prompts:

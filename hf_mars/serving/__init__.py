@@ -3,7 +3,7 @@
 from .config import ServerConfig, ServingConfig
 from .memory import KVBudget
 from .policy import Load, LoadLevels, ThresholdPolicy
-from .request import Failure, GenerationRequest, QueueFull, RequestOutput
+from .request import Failure, GenerationRequest, QueueFull, RequestOutput, TokenLogprob
 from .scheduler import Scheduler
 
 
@@ -19,4 +19,5 @@ __all__ = [
     "ServerConfig",
     "ServingConfig",
     "ThresholdPolicy",
+    "TokenLogprob",
 ]

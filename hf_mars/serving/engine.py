@@ -1,7 +1,7 @@
 """From the scheduler's thread to asyncio."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 from .job import Job
@@ -9,7 +9,7 @@ from .request import Failure, GenerationRequest, RequestOutput
 from .scheduler import Scheduler
 
 
-__all__ = ["Engine", "GenerationError", "LocalEngine"]
+__all__ = ["Engine", "GenerationError", "LocalEngine", "RequestOutputs"]
 
 
 class GenerationError(Exception):
@@ -25,16 +25,26 @@ class GenerationError(Exception):
         self.status = failure.status
 
 
+class RequestOutputs(Protocol):
+    """The outputs of one request, an asynchronous iterator that can be closed early."""
+
+    def __aiter__(self) -> "RequestOutputs": ...
+
+    async def __anext__(self) -> RequestOutput: ...
+
+    async def aclose(self) -> None: ...
+
+
 class Engine(Protocol):
     """What generates for the app: this process's scheduler, or replicas elsewhere."""
 
-    async def submit(self, requests: Sequence[GenerationRequest]) -> list[AsyncIterator[RequestOutput]]:
+    async def submit(self, requests: Sequence[GenerationRequest]) -> Sequence[RequestOutputs]:
         """
         Start requests, all or none.
 
         Returns:
-            `list[AsyncIterator[RequestOutput]]`: The outputs of each. Closing an iterator (`aclose`) ends its request;
-            it raises [`GenerationError`] if the request fails.
+            `Sequence[RequestOutputs]`: The outputs of each. Closing an iterator (`aclose`) ends its request; it raises
+            [`GenerationError`] if the request fails.
 
         Raises:
             `ValueError`: If a request can never be served.
@@ -60,7 +70,7 @@ class LocalEngine:
     def __init__(self, scheduler: Scheduler):
         self.scheduler = scheduler
 
-    async def submit(self, requests: Sequence[GenerationRequest]) -> list[AsyncIterator[RequestOutput]]:
+    async def submit(self, requests: Sequence[GenerationRequest]) -> Sequence[RequestOutputs]:
         """See [`Engine.submit`]."""
         loop = asyncio.get_running_loop()
         queues: list[asyncio.Queue[RequestOutput | Failure]] = [asyncio.Queue() for _ in requests]

@@ -34,20 +34,37 @@ class Job:
 
     Attributes:
         token_ids (`list[int]`): What it has generated.
-        decoder ([`MARSDecoder`], *optional*): Its own, until its prompt is read and it joins the batch.
-        params ([`SamplingParams`], *optional*): How it decodes.
+        is_started (`bool`): Whether it has a decoder of its own: until its prompt is read and it joins the batch.
+        params ([`SamplingParams`]): How it decodes, once it was started.
         num_cached (`int`): Tokens of the prompt that were known from earlier ones.
         is_cancelled (`bool`): Whether nobody waits for it any more.
         reads_alone (`bool`): Whether its prompt may not be read with others, as that failed.
     """
 
+    params: SamplingParams
+
     def __init__(self, request: GenerationRequest, sink: Sink, num_slots: int):
         self.request, self.sink, self.num_slots = request, sink, num_slots
         self.token_ids = list(request.generated_ids)
-        self.decoder: MARSDecoder | None = None
-        self.params: SamplingParams | None = None
+        self._decoder: MARSDecoder | None = None
         self.is_cancelled = self.reads_alone = False
         self.num_cached = 0
+
+    @property
+    def is_started(self) -> bool:
+        return self._decoder is not None
+
+    @property
+    def decoder(self) -> MARSDecoder:
+        """
+        Its own decoder.
+
+        Raises:
+            `RuntimeError`: If it is not started.
+        """
+        if self._decoder is None:
+            raise RuntimeError("The request has no decoder of its own: call `start` first.")
+        return self._decoder
 
     def start(self, model: PreTrainedModel, policy: ThresholdPolicy, prefixes: PrefixCache | None = None) -> None:
         """
@@ -63,7 +80,7 @@ class Job:
         eos_token_id, pad_token_id = model.generation_config.eos_token_id, model.generation_config.pad_token_id
         if pad_token_id is None:  # nothing is padded here; without one `generate` warns
             pad_token_id = eos_token_id[0] if isinstance(eos_token_id, list) else eos_token_id
-        self.decoder = prepare(
+        self._decoder = decoder = prepare(
             model,
             input_ids,
             fill_in_policy(request.mars_arguments, policy),
@@ -73,19 +90,19 @@ class Job:
             pad_token_id=pad_token_id,
             **request.sampling,
         )
-        self.params = self.decoder.batch.sampling.params[0]
+        self.params = decoder.batch.sampling.params[0]
         past = None if prefixes is None else prefixes.find(request.prompt_ids)
         self.num_cached = 0 if past is None else past.get_seq_length()
         if past is not None:
-            self.decoder.batch.take_context(past)
+            decoder.batch.take_context(past)
 
     def leave_decoder(self) -> None:
         """Its prompt is read, and the batch goes on with what its decoder held."""
-        self.decoder = None
+        self._decoder = None
 
     def start_over_alone(self) -> None:
         """Drop what was read of its prompt; it is read anew, without others."""
-        self.decoder, self.reads_alone = None, True
+        self._decoder, self.reads_alone = None, True
 
     def cancel(self) -> None:
         """Nobody waits for it any more."""

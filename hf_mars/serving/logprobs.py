@@ -25,7 +25,9 @@ def read_logprobs(
     Returns:
         `dict[int, list[TokenLogprob]]`: For each of those rows, one entry for each accepted token.
     """
-    told = {}
+    told: dict[int, list[TokenLogprob]] = {}
+    if output.logits is None:
+        return told
     for index, row in enumerate(output.ids.tolist()):
         if row not in num_alternatives:
             continue

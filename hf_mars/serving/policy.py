@@ -119,7 +119,8 @@ class ThresholdPolicy:
         self.kind, self.verify = kind, verify or kind == "lossless"
         self.threshold_min, self.threshold_max = threshold_min, threshold_max
         self.levels, self.patience, self.clock = levels or LoadLevels(), patience, clock
-        self.level, self.pinned = 0, None
+        self.level = 0
+        self.pinned: float | None = None
         self._calm_since: float | None = None
 
     def update(self, load: Load) -> None:

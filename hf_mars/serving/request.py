@@ -1,7 +1,7 @@
 """What goes into the scheduler, and what comes out."""
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 
 __all__ = ["Failure", "GenerationRequest", "QueueFull", "RequestOutput", "TokenLogprob"]
@@ -60,7 +60,7 @@ class RequestOutput:
 
     token_ids: list[int]
     threshold: float | None
-    finish_reason: str | None = None
+    finish_reason: Literal["stop", "length"] | None = None
     logprobs: list[TokenLogprob] | None = None
     num_draft_tokens: int = 0
     num_accepted_tokens: int = 0

@@ -6,6 +6,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Sequence
+from typing import Literal
 
 import torch
 from transformers import PreTrainedModel
@@ -203,7 +204,7 @@ class Scheduler:
         self._joining = [job for job in self._joining if not job.is_cancelled]
         rows = [row for row, job in self._running.items() if job.is_cancelled]
         self.counts.add(cancelled=len(gone) + len(rows))
-        if rows:
+        if rows and self._decoder is not None:
             self._decoder.batch.remove(rows)
             for row in rows:
                 del self._running[row]
@@ -248,7 +249,7 @@ class Scheduler:
         group: list[Job] = []
         for job in list(self._joining):
             try:
-                if job.decoder is None:
+                if not job.is_started:
                     if self.prefixes.will_know(job.request.prompt_ids, [one.request.prompt_ids for one in group]):
                         break
                     job.start(self.model, self.policy, self.prefixes)
@@ -316,7 +317,7 @@ class Scheduler:
             job.add(token_ids)
             self.counts.add(row_forward_passes=1, generated_tokens=length)
             self.counts.spec_decode.observe(drafted, accepted)
-            finish_reason = None
+            finish_reason: Literal["stop", "length"] | None = None
             if row not in alive:
                 del jobs[row]
                 self.counts.add(finished=1)
@@ -350,7 +351,7 @@ class Scheduler:
 
     def _tidy(self) -> None:
         """Give memory back: all of it when no row is left, else what the budget does not allow for."""
-        if not self._running:
+        if self._decoder is None or not self._running:
             self._decoder = None
             return
         cache = self._decoder.batch.cache

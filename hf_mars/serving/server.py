@@ -56,7 +56,7 @@ class DrainingServer(uvicorn.Server):
             )
         )
 
-    def handle_exit(self, signal_number: int, frame) -> None:
+    def handle_exit(self, sig: int, frame) -> None:
         # The scheduler gives up what is late before uvicorn does, so that every client gets an answer.
         threading.Thread(target=self.scheduler.close, args=(self.drain_timeout,), daemon=True).start()
-        super().handle_exit(signal_number, frame)
+        super().handle_exit(sig, frame)

@@ -1,11 +1,14 @@
 """Training the embedding row of the mask token beside an adapter."""
 
 import copy
+from typing import Any
 
 from peft import PeftConfig, PeftModel
 from peft.tuners.tuners_utils import check_target_module_exists
 from torch import nn
 from transformers import PreTrainedModel
+
+from ..modeling import get_base_model
 
 
 __all__ = ["check_adapter", "check_targets", "complete_output_embeddings", "is_targeted", "with_mask_row"]
@@ -45,7 +48,7 @@ def with_mask_row(peft_config: PeftConfig, model: PreTrainedModel, mask_token_id
     indices = by_module(peft_config.trainable_token_indices, name)
     key = next((key for key in indices if embeddings.endswith(key)), name)
     indices[key] = sorted({*indices.get(key, []), mask_token_id})
-    peft_config.trainable_token_indices = indices
+    vars(peft_config)["trainable_token_indices"] = indices
     return peft_config
 
 
@@ -75,7 +78,7 @@ def check_adapter(model: PeftModel, mask_token_id: int) -> None:
     Raises:
         `ValueError`: If it leaves the row of a new mask token as it is, or trains the head apart from a tied row.
     """
-    base_model = model.get_base_model()
+    base_model = get_base_model(model)
     embeddings = module_name(base_model, base_model.get_input_embeddings())
     head = module_name(base_model, base_model.get_output_embeddings())
     name = embeddings.split(".")[-1]
@@ -103,7 +106,7 @@ def complete_output_embeddings(model: PreTrainedModel | PeftModel) -> None:
     Where the output embeddings are tied to a trained row, PEFT wraps them in a module without a `bias`, which TRL's
     fused LM head reads.
     """
-    output_embeddings = model.get_output_embeddings()
+    output_embeddings: Any = model.get_output_embeddings()
     if not hasattr(output_embeddings, "bias"):
         output_embeddings.bias = output_embeddings.original_module.bias
 
@@ -113,7 +116,7 @@ def was_trained(model: PreTrainedModel, mask_token_id: int) -> bool:
     return (getattr(model.config, "mars", None) or {}).get("mask_token_id") == mask_token_id
 
 
-def module_name(model: PreTrainedModel, module: nn.Module) -> str:
+def module_name(model: nn.Module, module: nn.Module | None) -> str:
     return next(name for name, other in model.named_modules() if other is module)
 
 

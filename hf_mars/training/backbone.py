@@ -1,11 +1,12 @@
 """One forward over both streams through TRL's fused LM head."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import Any
 
 import torch
 from torch import nn
+from transformers import PreTrainedModel
 
 from .streams import Streams
 
@@ -14,7 +15,7 @@ __all__ = ["forward_backbone", "forward_streams"]
 
 
 def forward_streams(
-    model: nn.Module, base_model: nn.Module, streams: Streams, is_scored: torch.Tensor, **kwargs
+    model: nn.Module, base_model: PreTrainedModel, streams: Streams, is_scored: torch.Tensor, **kwargs
 ) -> Any:
     """
     Forward both streams, and score the given columns alone.
@@ -37,7 +38,7 @@ def forward_streams(
 @contextlib.contextmanager
 def patched_backbone(
     backbone: nn.Module, attention_mask: Any, is_real: torch.Tensor, is_scored: torch.Tensor
-) -> Iterator[None]:
+) -> Generator[None]:
     """
     Give the backbone a prepared attention mask, and take from it the scored columns, as one row.
 
@@ -68,7 +69,7 @@ def patched_backbone(
             handle.remove()
 
 
-def forward_backbone(model: nn.Module, base_model: nn.Module, **inputs) -> torch.Tensor:
+def forward_backbone(model: nn.Module, base_model: PreTrainedModel, **inputs) -> torch.Tensor:
     """
     Run the layers of a model alone, through whatever the trainer wraps it in.
 

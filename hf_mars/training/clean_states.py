@@ -11,6 +11,10 @@ __all__ = ["CleanStates"]
 class CleanLayer(CacheLayerMixin):
     """Keys and values of one layer: the first forward stores its own, all others read them before their own."""
 
+    # Unlike the parent's these are read only once they are set.
+    keys: torch.Tensor  # pyrefly: ignore[bad-override-mutable-attribute]
+    values: torch.Tensor  # pyrefly: ignore[bad-override-mutable-attribute]
+
     def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
         self.dtype, self.device = key_states.dtype, key_states.device
         self.keys, self.values = key_states, value_states

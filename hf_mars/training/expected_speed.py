@@ -1,16 +1,20 @@
 """How fast a model will decode, estimated from what its masks say on given responses."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
-from transformers import Trainer, TrainerCallback
+from transformers import PreTrainedModel, TrainerCallback
 
 from ..decoding.acceptance import confidence, count_leading
 from ..modeling import get_base_model
 from .backbone import forward_streams
 from .streams import Streams, build_streams, select_stream_inputs
+
+
+if TYPE_CHECKING:
+    from .mars_trainer import MARSTrainer
 
 
 __all__ = ["ExpectedSpeedCallback", "count_expected_forwards"]
@@ -34,7 +38,7 @@ class ExpectedSpeedCallback(TrainerCallback):
             [`count_expected_forwards`].
     """
 
-    def __init__(self, trainer: Trainer, mask_logits: Callable[..., MaskLogits] | None = None):
+    def __init__(self, trainer: "MARSTrainer", mask_logits: Callable[..., MaskLogits] | None = None):
         self.trainer = trainer
         self._mask_logits = mask_logits or two_stream_logits
         self._restart()
@@ -76,7 +80,7 @@ class ExpectedSpeedCallback(TrainerCallback):
     def on_evaluate(self, args, state, control, **kwargs):
         self._restart()
 
-    def on_predict(self, args, state, control, **kwargs):
+    def on_predict(self, args, state, control, metrics=None, **kwargs):
         self._restart()
 
     def _restart(self) -> None:
@@ -84,7 +88,7 @@ class ExpectedSpeedCallback(TrainerCallback):
         self._counts = torch.zeros(1 + len(self.trainer.args.eval_thresholds), dtype=torch.long)
 
 
-def two_stream_logits(model: nn.Module, base_model: nn.Module, inputs: dict[str, torch.Tensor]) -> MaskLogits:
+def two_stream_logits(model: nn.Module, base_model: PreTrainedModel, inputs: dict[str, Any]) -> MaskLogits:
     """What the masks say of a tiling, from a forward over both streams."""
 
     def of_tiling(streams: Streams) -> tuple[Streams, torch.Tensor]:
@@ -98,7 +102,7 @@ def two_stream_logits(model: nn.Module, base_model: nn.Module, inputs: dict[str,
 @torch.no_grad()
 def count_expected_forwards(
     mask_logits: MaskLogits,
-    inputs: dict[str, torch.Tensor],
+    inputs: dict[str, Any],
     mask_token_id: int,
     block_size: int,
     thresholds: list[float],

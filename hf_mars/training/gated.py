@@ -1,12 +1,14 @@
 """One step of training an adapter that acts on the masks alone, against the model as it is."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from peft import PeftModel
 from torch import nn
+from transformers import PreTrainedModel
 
 from ..compat import keeping_the_cache
 from ..decoding.masks import create_attention_mask
@@ -15,7 +17,7 @@ from .backbone import forward_backbone
 from .clean_states import CleanStates
 from .gated_adapters import AdapterGate
 from .head import Head
-from .mars_config import MARSConfig
+from .mars_config import DEFAULT_GATED_LOSS, MARSConfig
 from .mask_columns import MaskColumns, build_mask_columns, draw_tilings
 from .mask_losses import WEIGHTED_BY_REACH, MaskScores, score_masks
 from .streams import Streams, build_streams
@@ -98,7 +100,7 @@ class GatedStep:
         self.mask_token_id = get_base_model(model).config.mars["mask_token_id"]
         self._gate = AdapterGate(model)
 
-    def __call__(self, model: nn.Module, base_model: nn.Module, inputs: dict[str, torch.Tensor]) -> GatedMasks:
+    def __call__(self, model: nn.Module, base_model: PreTrainedModel, inputs: dict[str, Any]) -> GatedMasks:
         """
         Score the masks of a batch. Where there will be a backward pass, which may forward layers again, the adapter
         acts on every column until [`~GatedStep.finish`].
@@ -113,12 +115,12 @@ class GatedStep:
             inputs,
             self.mask_token_id,
             block_size,
-            num_phases=self.args.mask_phases if training else block_size,
+            num_phases=(self.args.mask_phases or 1) if training else block_size,
             noisy_ratio=self.args.noisy_ratio if training else 1.0,
         )
         length = inputs["input_ids"].shape[1]
         states, teacher_states = self._forward_clean(model, base_model, tilings[0], length)
-        decay = self.args.mask_decay if training else 1.0
+        decay = 1.0 if self.args.mask_decay is None or not training else self.args.mask_decay
         columns = build_mask_columns(tilings, length, block_size, self.mask_token_id, decay)
         hidden_states = self._forward_masks(model, base_model, columns, states)
 
@@ -132,7 +134,7 @@ class GatedStep:
             teacher_states[row, columns.sources[row, column]],
             labels.clamp(min=0),
             Head.of(base_model, self.mask_token_id).log_probabilities,
-            self.args.mask_loss,
+            self.args.mask_loss or DEFAULT_GATED_LOSS,
         )
         return GatedMasks(
             scores,
@@ -148,7 +150,7 @@ class GatedStep:
 
     @torch.no_grad()
     def mask_logits(
-        self, model: nn.Module, base_model: nn.Module, inputs: dict[str, torch.Tensor]
+        self, model: nn.Module, base_model: PreTrainedModel, inputs: dict[str, Any]
     ) -> Callable[[Streams], tuple[MaskColumns, torch.Tensor]]:
         """
         For [`count_expected_forwards`]: what the masks say of one tiling after the other, over one clean stream.
@@ -170,7 +172,7 @@ class GatedStep:
 
     @torch.no_grad()
     def _forward_clean(
-        self, model: nn.Module, base_model: nn.Module, streams: Streams, length: int
+        self, model: nn.Module, base_model: PreTrainedModel, streams: Streams, length: int
     ) -> tuple[CleanStates, torch.Tensor]:
         """Keys and values of the clean columns, and their last hidden states."""
         config = base_model.config.get_text_config()
@@ -191,7 +193,7 @@ class GatedStep:
         return states, hidden_states
 
     def _forward_masks(
-        self, model: nn.Module, base_model: nn.Module, columns: MaskColumns, states: CleanStates
+        self, model: nn.Module, base_model: PreTrainedModel, columns: MaskColumns, states: CleanStates
     ) -> torch.Tensor:
         """Last hidden states of the masks; leaves the adapter acting where they have a gradient."""
         self._gate.open()
@@ -211,7 +213,7 @@ class GatedStep:
 
 
 @contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
+def evaluating(model: nn.Module) -> Generator[None]:
     """A teacher drops nothing out."""
     training = model.training
     model.eval()

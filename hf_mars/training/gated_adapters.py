@@ -2,6 +2,7 @@
 
 import copy
 import dataclasses
+from typing import Any
 
 import torch
 from peft import LoraConfig, PeftConfig, PeftModel
@@ -76,7 +77,7 @@ def gated_config(peft_config: PeftConfig | None, model: PreTrainedModel, mask_to
     peft_config = copy.deepcopy(peft_config)
     if peft_config.target_modules == INCLUDE_LINEAR_LAYERS_SHORTHAND:
         # Told by name: PEFT takes experts that are one parameter for linear layers too, and cannot gate those.
-        peft_config.target_modules = linear_layers(model)
+        peft_config.target_modules = sorted(linear_layers(model))
     embeddings = check_targets(peft_config, model)
     if is_targeted(peft_config, embeddings):
         raise ValueError(
@@ -168,7 +169,8 @@ class AdapterGate:
             return output
         states = args[0]
         for adapter in layer.active_adapters:
-            lora_A, lora_B = layer.lora_A[adapter], layer.lora_B[adapter]
+            lora_A: Any = layer.lora_A[adapter]
+            lora_B = layer.lora_B[adapter]
             if not torch.is_autocast_enabled(states.device.type):
                 states = states.to(lora_A.weight.dtype)
             added = lora_B(lora_A(layer.lora_dropout[adapter](states))) * layer.scaling[adapter]

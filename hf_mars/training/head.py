@@ -1,6 +1,7 @@
 """The head of a language model, from hidden states to log-probabilities, as a function of a few columns."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch.distributed.tensor import DTensor
@@ -36,11 +37,12 @@ class Head:
         `add_fused_lm_head`.
         """
         config = model.config.get_text_config()
-        head = model.get_output_embeddings()
-        weight, bias = (
+        head: Any = model.get_output_embeddings()
+        tensors: list[Any] = [
             tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
             for tensor in (head.weight, getattr(head, "bias", None))
-        )
+        ]
+        weight, bias = tensors
         scale = next(
             (
                 getattr(config, name)

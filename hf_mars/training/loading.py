@@ -19,10 +19,11 @@ def load_model(model_id: str, args: MARSConfig, quantization_config: Any = None)
     Raises:
         `OSError`: If it cannot be loaded; not all that transformers says names it.
     """
-    kwargs = dict(args.model_init_kwargs or {})
+    given: Any = args.model_init_kwargs or {}  # a mapping: what was JSON is parsed by now
+    kwargs: dict[str, Any] = dict(given)
     if quantization_config is not None:
         kwargs["quantization_config"] = quantization_config
-    if args.distributed_state.distributed_type in ("MULTI_GPU", "DEEPSPEED"):
+    if args.distributed_state is not None and args.distributed_state.distributed_type in ("MULTI_GPU", "DEEPSPEED"):
         kwargs["device_map"] = None
     kwargs.setdefault("trust_remote_code", args.trust_remote_code)
     try:

@@ -51,7 +51,7 @@ class LogRunsCallback(TrainerCallback):
         self.prompts = list(prompts)
         self.generation_config = generation_config
 
-    def on_evaluate(self, args, state, control, processing_class, **kwargs):
+    def on_evaluate(self, args, state, control, processing_class=None, **kwargs):
         accelerator = self.trainer.accelerator
         inputs = self._tokenize(processing_class).to(accelerator.device)
         config = copy.deepcopy(self.generation_config)
@@ -61,7 +61,8 @@ class LogRunsCallback(TrainerCallback):
             self.trainer.model_wrapped,
             accelerator,
             gradient_checkpointing_kwargs=args.gradient_checkpointing_kwargs,
-        ) as model:
+        ) as unwrapped:
+            model: Any = unwrapped
             model.eval()
             output = model.generate(**inputs, generation_config=config)
         self.trainer.log({"eval_tokens_per_forward": round(output.tokens_per_forward, 3)})

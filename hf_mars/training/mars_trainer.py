@@ -1,28 +1,40 @@
 """Supervised fine-tuning with an additional stream of masks."""
 
 import functools
-import inspect
+from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
 import torch
+from datasets import Dataset, DatasetDict, IterableDataset, IterableDatasetDict
 from huggingface_hub import HfApi, ModelCardData
-from peft import PeftModel
-from torch.utils.data import DataLoader, Dataset
-from transformers import AutoProcessor, ProcessorMixin
+from peft import PeftConfig, PeftModel
+from torch.utils.data import DataLoader
+from transformers import (
+    AutoProcessor,
+    BitsAndBytesConfig,
+    DataCollator,
+    EvalPrediction,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+    ProcessorMixin,
+    TrainerCallback,
+)
 from trl import SFTTrainer
 from trl.trainer.utils import FusedCausalLMOutput
 
 from ..decoding.masks import check_attention_backend
+from ..generative_model import GenerativeModel
 from ..hub import CheckpointCard, CheckpointFacts, PushResult, complete_checkpoint, push_folder
 from ..modeling import add_mask_token, check_architecture, enable_mars, get_base_model
+from ..paper import PAPER
 from .adapters import check_adapter, complete_output_embeddings, with_mask_row
 from .backbone import forward_streams
 from .expected_speed import ExpectedSpeedCallback
 from .gated import GatedMasks, GatedStep
 from .gated_adapters import check_gated_adapter, gated_config, initialize_mask_row
 from .loading import load_model
-from .mars_config import MARSConfig
+from .mars_config import DEFAULT_GATED_LOSS, MARSConfig
 from .mask_token_check import MaskTokenCheck
 from .resuming import get_last_complete_checkpoint
 from .streams import IGNORED, build_streams, select_stream_inputs
@@ -31,6 +43,8 @@ from .support import check_prepared, check_supported
 
 
 __all__ = ["MARSTrainer"]
+
+EvalDataset = Dataset | IterableDataset | DatasetDict | IterableDatasetDict | dict[str, Dataset | IterableDataset]
 
 
 class MARSTrainer(SFTTrainer):
@@ -71,53 +85,89 @@ class MARSTrainer(SFTTrainer):
 
     _tag_names = ["trl", "sft", "mars"]
     _name = "MARS"
+    _paper = PAPER
 
-    def __init__(self, model, args: MARSConfig | None = None, *positional, **kwargs):
+    # Narrower than the parent's, and so said anew.
+    args: MARSConfig  # pyrefly: ignore[bad-override-mutable-attribute]
+    model: GenerativeModel | PeftModel  # pyrefly: ignore[bad-override]
+    processing_class: PreTrainedTokenizerBase  # pyrefly: ignore[bad-override]
+
+    def __init__(
+        self,
+        model: str | PreTrainedModel | PeftModel,
+        args: MARSConfig | None = None,
+        data_collator: DataCollator | None = None,
+        train_dataset: Dataset | IterableDataset | None = None,
+        eval_dataset: EvalDataset | None = None,
+        processing_class: PreTrainedTokenizerBase | None = None,
+        compute_loss_func: Callable | None = None,
+        compute_metrics: Callable[[EvalPrediction], dict] | None = None,
+        callbacks: list[TrainerCallback] | None = None,
+        optimizers: tuple[torch.optim.Optimizer | None, torch.optim.lr_scheduler.LambdaLR | None] = (None, None),
+        optimizer_cls_and_kwargs: tuple[type[torch.optim.Optimizer], dict[str, Any]] | None = None,
+        preprocess_logits_for_metrics: Callable[[torch.Tensor, torch.Tensor], torch.Tensor] | None = None,
+        quantization_config: BitsAndBytesConfig | None = None,
+        peft_config: PeftConfig | None = None,
+        formatting_func: Callable[[dict], str] | None = None,
+    ):
         if args is None:
-            model_name = model if isinstance(model, str) else model.config.name_or_path
-            args = MARSConfig(f"{model_name.split('/')[-1]}-MARS")
+            model_name = model if isinstance(model, str) else model.config.name_or_path or "model"
+            args = MARSConfig(output_dir=f"{model_name.split('/')[-1]}-MARS")
         elif not isinstance(args, MARSConfig):
             raise TypeError(f"`args` must be a `MARSConfig`, got `{type(args).__name__}`.")
-        bound = inspect.signature(SFTTrainer.__init__).bind(self, model, args, *positional, **kwargs)
-        arguments = {name: value for name, value in bound.arguments.items() if name != "self"}
-        check_supported(args, arguments)
+        check_supported(args, compute_loss_func)
 
         # Loaded here rather than by the parent: the mask token must be known before an adapter is added.
-        model_init_kwargs = args.model_init_kwargs
+        model_init_kwargs: Any = args.model_init_kwargs
         if isinstance(model, str):
-            model = arguments["model"] = load_model(model, args, arguments.pop("quantization_config", None))
+            model, quantization_config = load_model(model, args, quantization_config), None
             args.model_init_kwargs = None  # they are used up, and the parent would warn that it ignores them
         base_model = get_base_model(model)
         check_architecture(base_model)
         check_attention_backend(base_model.config.get_text_config())
-        if arguments.get("processing_class") is None:
-            arguments["processing_class"] = AutoProcessor.from_pretrained(
+        if processing_class is None:
+            processing_class = AutoProcessor.from_pretrained(
                 model.config.name_or_path,
                 revision=(model_init_kwargs or {}).get("revision"),
                 trust_remote_code=args.trust_remote_code,
             )
-        tokenizer = arguments["processing_class"]
-        if isinstance(tokenizer, ProcessorMixin):
+        if isinstance(processing_class, ProcessorMixin):
             raise ValueError("Vision-language models are not supported: pass a text-only model and its tokenizer.")
-        mask_token_id = add_mask_token(base_model, tokenizer, args.mask_token, initialize=not args.mask_gated)
+        mask_token_id = add_mask_token(base_model, processing_class, args.mask_token, initialize=not args.mask_gated)
         if args.mask_gated and not isinstance(model, PeftModel):
-            arguments["peft_config"] = gated_config(arguments.get("peft_config"), base_model, mask_token_id)
-        elif not args.mask_gated and arguments.get("peft_config") is not None:
-            arguments["peft_config"] = with_mask_row(arguments["peft_config"], base_model, mask_token_id)
-        super().__init__(**arguments)
+            peft_config = gated_config(peft_config, base_model, mask_token_id)
+        elif not args.mask_gated and peft_config is not None:
+            peft_config = with_mask_row(peft_config, base_model, mask_token_id)
+        super().__init__(
+            model=model,
+            args=args,
+            data_collator=data_collator,
+            train_dataset=train_dataset,
+            eval_dataset=eval_dataset,
+            processing_class=processing_class,
+            compute_metrics=compute_metrics,
+            callbacks=callbacks,
+            optimizers=optimizers,
+            optimizer_cls_and_kwargs=optimizer_cls_and_kwargs,
+            preprocess_logits_for_metrics=preprocess_logits_for_metrics,
+            quantization_config=quantization_config,
+            peft_config=peft_config,
+            formatting_func=formatting_func,
+        )
         args.model_init_kwargs = model_init_kwargs
         check_prepared(self)
         if not args.mask_gated and isinstance(self.model, PeftModel):  # before the model says that it was trained
             check_adapter(self.model, mask_token_id)
         enable_mars(self.model, mask_token_id=mask_token_id, block_size=args.block_size)
-        self._gated_step = None
-        if args.mask_gated:
+        self._gated_step: GatedStep | None = None
+        if args.mask_gated and isinstance(self.model, PeftModel):
             check_gated_adapter(self.model, mask_token_id)
             if not isinstance(model, PeftModel):
                 initialize_mask_row(self.model)
             self._gated_step = GatedStep(self.model, args)
         complete_output_embeddings(self.model)
-        self._expected_speed = ExpectedSpeedCallback(self, self._gated_step and self._gated_step.mask_logits)
+        mask_logits = None if self._gated_step is None else self._gated_step.mask_logits
+        self._expected_speed = ExpectedSpeedCallback(self, mask_logits)
         self.add_callback(self._expected_speed)
         self._mask_token_check = MaskTokenCheck(self)
         self._mask_token_check.begin("`train_dataset`", self.train_dataset, training=True)
@@ -127,7 +177,7 @@ class MARSTrainer(SFTTrainer):
 
     def train(self, resume_from_checkpoint: str | bool | None = None, *args, **kwargs):
         if resume_from_checkpoint is True:
-            resume_from_checkpoint = get_last_complete_checkpoint(self.args.output_dir)
+            resume_from_checkpoint = get_last_complete_checkpoint(str(self.args.output_dir))
         output = super().train(resume_from_checkpoint, *args, **kwargs)
         # Layers that checkpoint their gradients drop the cache in training mode: leave the model ready to generate.
         self.model.eval()
@@ -137,14 +187,14 @@ class MARSTrainer(SFTTrainer):
         self._mask_token_check.begin("`train_dataset`", self.train_dataset, training=True)
         return super().get_train_dataloader()
 
-    def get_eval_dataloader(self, eval_dataset: str | Dataset | None = None) -> DataLoader:
-        if isinstance(eval_dataset, str):
+    def get_eval_dataloader(self, eval_dataset: Any = None) -> DataLoader:
+        if isinstance(eval_dataset, str) and isinstance(self.eval_dataset, dict):
             self._mask_token_check.begin(eval_name(eval_dataset), self.eval_dataset[eval_dataset])
         else:
             self._mask_token_check.begin(eval_name(), self.eval_dataset if eval_dataset is None else eval_dataset)
         return super().get_eval_dataloader(eval_dataset)
 
-    def get_test_dataloader(self, test_dataset: Dataset) -> DataLoader:
+    def get_test_dataloader(self, test_dataset: Any) -> DataLoader:
         self._mask_token_check.begin("`test_dataset`", test_dataset)
         return super().get_test_dataloader(test_dataset)
 
@@ -159,19 +209,19 @@ class MARSTrainer(SFTTrainer):
         base_model = get_base_model(self.accelerator.unwrap_model(model))
         self._mask_token_check.observe(inputs["input_ids"], self.model.training)
         if self._gated_step is not None:
-            outputs = self._score_gated(model, base_model, inputs)
+            outputs = self._score_gated(self._gated_step, model, base_model, inputs)
         else:
             outputs = self._score_streams(model, base_model, inputs)
         forward = functools.partial(scored_forward, model, outputs)
         return super().compute_loss(forward, inputs, return_outputs, num_items_in_batch)
 
-    def _score_gated(self, model, base_model, inputs):
+    def _score_gated(self, step: GatedStep, model, base_model, inputs):
         """What TRL takes a loss and metrics from: the masks' losses, and the predictions of the model itself."""
         training = self.model.training
-        masks = self._gated_step(model, base_model, select_stream_inputs(inputs))
+        masks = step(model, base_model, select_stream_inputs(inputs))
         self._log_masks(masks)
-        losses = masks.weighted_losses(self.args.mask_loss)
-        num_phases = self.args.mask_phases if training else self.args.block_size
+        losses = masks.weighted_losses(self.args.mask_loss or DEFAULT_GATED_LOSS)
+        num_phases = (self.args.mask_phases or 1) if training else self.args.block_size
         scale = num_phases * (self.args.noisy_ratio if training else 1.0)
         return FusedCausalLMOutput(
             log_probs=-losses[None] / scale,
@@ -235,13 +285,13 @@ class MARSTrainer(SFTTrainer):
         groups = torch.nn.functional.one_hot(offsets[0] + 1, self.args.block_size + 1).to(losses)
         values = torch.stack([losses[0], is_top1[0].to(losses), is_labelled[0].to(losses)], dim=1)
         sums = self.accelerator.gather_for_metrics((groups.T @ values)[None]).sum(0)
-        clean, *offsets = sums.tolist()  # (loss, number right, number) of each group
-        mask_loss, num_right, num_masks = map(sum, zip(*offsets, strict=True))
+        clean, *masks = sums.tolist()  # (loss, number right, number) of each group
+        mask_loss, num_right, num_masks = (sum(column) for column in zip(*masks, strict=True))
         metrics = self._metrics["train" if self.model.training else "eval"]
         metrics["ar_loss"].append(clean[0] / max(clean[2], 1))
         metrics["mask_loss"].append(mask_loss / max(num_masks, 1))
         metrics["mask_accuracy"].append(num_right / max(num_masks, 1))
-        for offset, (_, right, count) in enumerate(offsets, 1):
+        for offset, (_, right, count) in enumerate(masks, 1):
             if count > 0:
                 metrics[f"mask_accuracy/{offset}"].append(right / count)
 
@@ -260,9 +310,9 @@ class MARSTrainer(SFTTrainer):
     ) -> None:
         """Write the model card of `args.output_dir`, as [`~hf_mars.save_pretrained`] does."""
         if self.is_world_process_zero():
-            self._write_card(CheckpointCard.read(self.args.output_dir), dataset_name, tags, self.hub_model_id)
+            self._write_card(CheckpointCard.read(str(self.args.output_dir)), dataset_name, tags, self.hub_model_id)
 
-    def push_to_hub(
+    def push_to_hub(  # pyrefly: ignore[bad-override]  # a card that failed is told in the result
         self,
         commit_message: str | None = "End of training",
         blocking: bool = True,
@@ -287,8 +337,8 @@ class MARSTrainer(SFTTrainer):
         self._finish_current_push()
         push = functools.partial(
             push_folder,
-            self.args.output_dir,
-            self.hub_model_id,
+            str(self.args.output_dir),
+            str(self.hub_model_id),
             token=token,
             revision=revision if revision is not None else self.args.hub_revision,
             private=private,
@@ -297,14 +347,14 @@ class MARSTrainer(SFTTrainer):
         return push() if blocking else HfApi().run_as_future(push)
 
     def _save(self, output_dir: str | None = None, state_dict: dict[str, Any] | None = None) -> None:
-        output_dir = output_dir or self.args.output_dir
+        output_dir = output_dir or str(self.args.output_dir)
         super()._save(output_dir, state_dict)  # the model brings its decoding code along, and a card
         if self.args.should_save:
             self._write_card(CheckpointCard.read(output_dir))
 
     def _push_from_checkpoint(self, checkpoint_folder: str) -> None:
         if self.is_world_process_zero():  # the parent copies weights from there, but knows no custom_generate/
-            complete_checkpoint(self.args.output_dir, self.model.config.mars)
+            complete_checkpoint(str(self.args.output_dir), self.model.config.mars)
         super()._push_from_checkpoint(checkpoint_folder)
 
     def _write_card(
@@ -322,6 +372,7 @@ class MARSTrainer(SFTTrainer):
             mask_token=self.processing_class.mask_token,
             **self.model.config.mars,
         )
+        tags = [tags] if isinstance(tags, str) else tags
         card.write(
             ModelCardData(datasets=dataset_name or hub_datasets(self.train_dataset), tags=tags),
             training=summarize_training(self),

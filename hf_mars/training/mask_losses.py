@@ -136,6 +136,6 @@ class ScoreMasks(torch.autograd.Function):
         return losses, *others
 
     @staticmethod
-    def backward(ctx, gradient, *others):
+    def backward(ctx, gradient, *others):  # pyrefly: ignore[bad-override]  # autograd passes them one by one
         (gradients,) = ctx.saved_tensors
         return gradients * gradient[:, None].to(gradients.dtype), None, None, None, None

@@ -1,17 +1,22 @@
 """Data that contain the mask token: told once for each data set."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pyarrow.compute as pc
+import pyarrow.compute
 import torch
 from datasets import Dataset
-from transformers import Trainer
 from transformers.utils import logging
+
+
+if TYPE_CHECKING:
+    from .mars_trainer import MARSTrainer
 
 
 __all__ = ["MaskTokenCheck", "count_token"]
 
 logger = logging.get_logger(__name__)
+
+pc: Any = pyarrow.compute  # whose functions are made when it is imported
 
 ADVICE = (
     "There it is text, but in MARS it stands for a token to come: take it out of the data, or name another "
@@ -30,7 +35,7 @@ class MaskTokenCheck:
         trainer ([`MARSTrainer`]): Trainer whose data are read.
     """
 
-    def __init__(self, trainer: Trainer):
+    def __init__(self, trainer: "MARSTrainer"):
         self.trainer = trainer
         self._counted: dict[str, Any] = {}
         self._met: set[str] = set()  # streams; every process knows of it, and stops to count
@@ -93,7 +98,7 @@ def is_countable(dataset: Any) -> bool:
 def count_token(dataset: Dataset, token_id: int) -> tuple[int, int]:
     """How often a token occurs in the column `input_ids`, and in how many rows."""
     num_tokens = num_rows = 0
-    columns = dataset.select_columns("input_ids").with_format("arrow")
+    columns: Any = dataset.select_columns("input_ids").with_format("arrow")
     for table in columns.iter(batch_size=10_000):
         for chunk in table["input_ids"].chunks:
             found = pc.list_parent_indices(chunk).filter(pc.equal(pc.list_flatten(chunk), token_id))

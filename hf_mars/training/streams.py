@@ -59,7 +59,7 @@ class Streams:
         return create_attention_mask(config, self.predicate, self.position_ids, self.position_ids, dtype)
 
 
-def select_stream_inputs(inputs: dict[str, Any]) -> dict[str, torch.Tensor]:
+def select_stream_inputs(inputs: dict[str, Any]) -> dict[str, Any]:
     """Of a collated batch, what [`build_streams`] takes: two streams need no lengths of packed documents."""
     return {name: inputs[name] for name in ("input_ids", "labels", "attention_mask", "position_ids") if name in inputs}
 

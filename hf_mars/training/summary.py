@@ -3,9 +3,11 @@
 import math
 import re
 from importlib.metadata import version
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from trl import SFTTrainer
+
+if TYPE_CHECKING:
+    from .mars_trainer import MARSTrainer
 
 
 __all__ = ["hub_datasets", "summarize_training"]
@@ -37,7 +39,7 @@ METRICS = ("ar_loss", "mask_loss", "mask_accuracy", "mask_overlap")
 METRICS += tuple(f"eval_{name}" for name in METRICS)
 
 
-def summarize_training(trainer: SFTTrainer) -> dict[str, dict[str, Any]]:
+def summarize_training(trainer: "MARSTrainer") -> dict[str, dict[str, Any]]:
     """Parameters, last metrics and versions of a training, as far as it has come."""
     args = trainer.args
     parameters = {name: getattr(args, name) for name in PARAMETERS}

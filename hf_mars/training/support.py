@@ -1,5 +1,6 @@
 """What MARS training does not do, refused by name before any step."""
 
+from collections.abc import Callable, Sized
 from typing import Any
 
 from trl import SFTTrainer
@@ -10,7 +11,7 @@ from .mars_config import MARSConfig
 __all__ = ["check_prepared", "check_supported"]
 
 
-def check_supported(args: MARSConfig, arguments: dict[str, Any]) -> None:
+def check_supported(args: MARSConfig, compute_loss_func: Callable | None) -> None:
     """
     Check the arguments of [`MARSTrainer`].
 
@@ -21,7 +22,7 @@ def check_supported(args: MARSConfig, arguments: dict[str, Any]) -> None:
         raise ValueError(f"`loss_type={args.loss_type!r}` is not supported by MARSTrainer: use 'nll'.")
     if args.label_smoothing_factor:
         raise ValueError("`label_smoothing_factor` is not supported by MARSTrainer: leave it 0.")
-    if arguments.get("compute_loss_func") is not None:
+    if compute_loss_func is not None:
         raise ValueError("`compute_loss_func` is not supported by MARSTrainer, whose loss is its own: leave it out.")
 
 
@@ -33,7 +34,7 @@ def check_prepared(trainer: SFTTrainer) -> None:
         `ValueError`: If there is nothing to learn from, if the processes split what the two streams need whole, or if
             the mask token is in force as another one: TRL sets `eos_token` and `pad_token` late.
     """
-    tokenizer = trainer.processing_class
+    tokenizer: Any = trainer.processing_class
     for name in ("eos_token", "pad_token"):
         if getattr(tokenizer, name) == tokenizer.mask_token:
             raise ValueError(
@@ -46,7 +47,7 @@ def check_prepared(trainer: SFTTrainer) -> None:
             "`parallelism_config` with context or sequence parallelism is not supported by MARSTrainer: it splits "
             "rows that the two streams need whole."
         )
-    if hasattr(trainer.train_dataset, "__len__") and len(trainer.train_dataset) == 0:
+    if isinstance(trainer.train_dataset, Sized) and len(trainer.train_dataset) == 0:
         raise ValueError(
             "`train_dataset` has no example with a supervised token: check its columns, `completion_only_loss`, "
             "`assistant_only_loss`, and that `max_length` leaves room for the responses."

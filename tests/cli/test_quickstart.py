@@ -7,6 +7,9 @@ from hf_mars.cli import main, quickstart
 from tests.tiny_text import byte_level_tokenizer, counting_examples, text_model
 
 
+pytestmark = pytest.mark.integration
+
+
 @pytest.fixture
 def base_model(tmp_path):
     tokenizer = byte_level_tokenizer()

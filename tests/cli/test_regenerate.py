@@ -37,6 +37,7 @@ def test_a_model_without_mars_and_our_own_prompts(tmp_path):
     assert len(load_dataset(str(tmp_path / "answers"), split="train")) == 3
 
 
+@pytest.mark.integration
 def test_a_server_answers(tmp_path, prompts):
     checkpoint = save_text_checkpoint(tmp_path / "checkpoint")
     with serve(checkpoint, dtype="float32") as server:

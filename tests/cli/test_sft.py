@@ -9,6 +9,9 @@ from hf_mars.cli import main
 from tests.tiny_text import byte_level_tokenizer, counting_examples, text_model
 
 
+pytestmark = pytest.mark.integration
+
+
 ROOT = Path(__file__).parents[2]
 
 

@@ -9,6 +9,9 @@ from tests.processes import run_processes
 from tests.tiny import EOS, ragged_prompts, tiny_model
 
 
+pytestmark = pytest.mark.integration
+
+
 NEW_TOKENS = 24
 
 

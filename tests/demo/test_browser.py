@@ -10,7 +10,10 @@ from hf_mars.text_stream import TextStream
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 playwright = pytest.importorskip("playwright.sync_api")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed"),
+]
 
 QUESTION = "Count from 3."
 

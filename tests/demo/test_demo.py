@@ -16,6 +16,9 @@ from hf_mars.demo.knobs import Knobs  # noqa: E402
 from hf_mars.demo.page import first_difference, legend, render_answer, render_counters  # noqa: E402
 
 
+pytestmark = pytest.mark.integration
+
+
 MESSAGES = [{"role": "user", "content": "Count from 3."}]
 
 

@@ -13,6 +13,9 @@ from tests.tiny_text import save_text_checkpoint
 
 pytest.importorskip("lm_eval")
 
+
+pytestmark = pytest.mark.integration
+
 TASK = """
 task: counting
 dataset_path: json

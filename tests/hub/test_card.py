@@ -8,7 +8,7 @@ import yaml
 from huggingface_hub import EvalResult, ModelCard, parse_eval_result_entries
 
 from hf_mars import Evaluation, MARSTrainer, load_evaluation, save_pretrained
-from hf_mars.hub import CheckpointCard
+from hf_mars.hub import CheckpointCard, CheckpointFacts
 from hf_mars.hub.paths import hub_id, read_card, without_paths
 from tests.sweeps import evaluation, result
 from tests.tiny import tiny_model
@@ -128,6 +128,14 @@ def test_a_local_base_stands_for_the_model_that_its_card_names(tmp_path):
     save_pretrained(tiny_model(), tmp_path / "checkpoint", base_model=str(tmp_path))
     data = ModelCard.load(tmp_path / "checkpoint" / "README.md").data
     assert (data.base_model, data.license) == ("org/name", "mit")
+
+
+def test_a_card_may_name_several_base_models(tmp_path):
+    (tmp_path / "README.md").write_text("---\nbase_model:\n- org/one\n- org/two\n---\n")
+    card = CheckpointCard.read(tmp_path)
+    facts = CheckpointFacts(False, False, None, "<|mask|>", 0, 4)
+    assert card.write(facts=facts) is None
+    assert ModelCard.load(tmp_path / "README.md").data.base_model == ["org/one", "org/two"]
 
 
 @pytest.mark.parametrize("name", ["/srv/models/x", "./x", "~/x", "a/b/c", "checkpoint", "", None])

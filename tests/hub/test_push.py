@@ -18,6 +18,9 @@ from tests.tiny_text import byte_level_tokenizer, counting_examples, text_model
 from tests.training.runs import small_config
 
 
+pytestmark = pytest.mark.integration
+
+
 REPO = "user/model"
 
 

@@ -15,6 +15,7 @@ from tests.tiny_text import byte_level_tokenizer, sharp_text_model
 
 
 @pytest.mark.parametrize("verify", [False, True])
+@pytest.mark.integration
 def test_a_checkpoint_generates_where_the_package_cannot_be_imported(tmp_path, verify):
     model = tiny_model()
     save_pretrained(model, tmp_path / "checkpoint")

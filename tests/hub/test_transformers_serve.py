@@ -14,6 +14,9 @@ from tests.tiny_text import save_text_checkpoint
 
 
 pytest.importorskip("uvicorn")
+
+
+pytestmark = pytest.mark.integration
 MESSAGES = [{"role": "user", "content": "Count from 3."}]
 
 

@@ -12,6 +12,9 @@ from tests.serving.conftest import serve
 from tests.serving.requests import BODY, chat, plain_answer
 
 
+pytestmark = pytest.mark.integration
+
+
 def test_a_full_queue_answers_429(checkpoint):
     with serve(checkpoint, "--max-rows", "1", "--max-queue", "1") as server:
         client = openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0)

@@ -18,6 +18,9 @@ from tests.training.runs import small_config
 from tests.training.test_gated_step import CONFIGS, gated_model, gated_step, ragged_batch
 
 
+pytestmark = pytest.mark.integration
+
+
 @pytest.fixture
 def tokenizer():
     return byte_level_tokenizer()

@@ -1,8 +1,13 @@
 """The estimate of decoding speed belongs to one evaluation, and to those who ask for it."""
 
+import pytest
+
 from hf_mars import MARSTrainer
 from tests.tiny_text import byte_level_tokenizer, counting_examples, text_model
 from tests.training.runs import small_config
+
+
+pytestmark = pytest.mark.integration
 
 
 def make_trainer(tmp_path, eval_dataset, **overrides):

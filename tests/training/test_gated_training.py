@@ -13,6 +13,9 @@ from tests.tiny_text import byte_level_tokenizer, counting_examples, several_tur
 from tests.training.runs import small_config
 
 
+pytestmark = pytest.mark.integration
+
+
 def make_trainer(tmp_path, train_dataset=None, eval_dataset=None, tokenizer=None, dtype=None, **overrides):
     arguments = {"mask_gated": True, "mask_phases": 4, "mask_decay": 1.0, "mask_loss": "kl"}
     arguments["gradient_checkpointing"] = False

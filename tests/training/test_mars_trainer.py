@@ -1,3 +1,4 @@
+import inspect
 import json
 import math
 
@@ -6,7 +7,7 @@ import torch
 from accelerate import ParallelismConfig
 from datasets import Dataset
 from transformers import AutoModelForCausalLM, AutoTokenizer
-from trl import SFTConfig
+from trl import SFTConfig, SFTTrainer
 
 from hf_mars import MARSConfig, MARSTrainer
 from hf_mars.training.support import check_prepared
@@ -25,6 +26,11 @@ def config(tmp_path, **overrides):
 
 def history(trainer, name):
     return [entry[name] for entry in trainer.state.log_history if name in entry]
+
+
+def test_the_arguments_are_those_of_the_parent():
+    own, parents = (inspect.signature(trainer.__init__).parameters.values() for trainer in (MARSTrainer, SFTTrainer))
+    assert [(p.name, p.kind, p.default) for p in own] == [(p.name, p.kind, p.default) for p in parents]
 
 
 def test_a_saved_checkpoint_is_complete(tmp_path, tokenizer):

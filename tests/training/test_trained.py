@@ -8,6 +8,9 @@ from tests.tiny_text import byte_level_tokenizer, counting_examples, text_model
 from tests.training.runs import small_config
 
 
+pytestmark = pytest.mark.integration
+
+
 EXAMPLES = counting_examples(20)
 
 

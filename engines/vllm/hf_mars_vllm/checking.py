@@ -15,9 +15,10 @@ def check_number(value: Any, name: str, at_least: float, at_most: float) -> floa
     """
     if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"`{name}` must be a number, got {value!r}.")
-    if not at_least <= value <= at_most:
+    number: Any = value  # not converted: a large integer is no float
+    if not at_least <= number <= at_most:
         raise ValueError(f"`{name}` must be between {at_least:g} and {at_most:g}, got {value!r}.")
-    return value
+    return number
 
 
 def check_switch(value: Any, name: str) -> bool:

@@ -74,7 +74,7 @@ class MARSProposer:
         self.requests: dict[str, RequestOptions] = {}
         self.seen: Seen | None = None
 
-    def load_model(self, target_model: torch.nn.Module) -> None:
+    def load_model(self, target_model: Any) -> None:
         """
         Called by the runner when the target model is loaded: masks will never be its answer.
 
@@ -112,7 +112,8 @@ class MARSProposer:
         self.requests = {name: known.get(name) or options_of(name, extra_args) for name, extra_args in rows}
         windows = read_windows(metadata.num_draft_tokens, metadata.draft_token_ids.tolist(), self.mask_token_id)
         mask_rows = [row for window in windows for row in window.mask_rows]
-        choices = probabilities = None
+        choices: torch.Tensor | None = None
+        probabilities: torch.Tensor | None = None
         if mask_rows:
             logits = logits[torch.tensor(mask_rows, device=logits.device)]
             if any(self.threshold(name) > 0 for name in self.requests):
@@ -139,6 +140,8 @@ class MARSProposer:
             `list[list[int]]`: For each row the drafts and masks of the next forward.
         """
         seen, self.seen = self.seen, None
+        if seen is None:
+            raise RuntimeError("MARSProposer saw no logits before it was asked to propose: vLLM has changed.")
         rows = list(zip(self.requests, sampled_token_ids, seen.windows, strict=True))
         chosen = self.choose_rows({name: progress_of(window, tokens) for name, tokens, window in rows})
         max_length = self.room(len(rows))

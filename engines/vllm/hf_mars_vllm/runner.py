@@ -31,7 +31,7 @@ def reach_runner(proposer: object, before_verification: Callable) -> Rows:
     """
     frame = sys._getframe(1)
     while frame is not None:
-        runner = frame.f_locals.get("self")
+        runner: Any = frame.f_locals.get("self", None)
         if getattr(runner, "drafter", None) is proposer:
             break
         frame = frame.f_back

@@ -87,7 +87,7 @@ def next_window(
     drafts = []
     if num_gained == window.num_drafts + 1:  # all drafts held, so the masks followed true tokens
         for index, choice in enumerate(choices):
-            if threshold > 0 and probabilities[index] < threshold:
+            if threshold > 0 and probabilities is not None and probabilities[index] < threshold:
                 break
             drafts.append(choice)
     return (drafts + [mask_token_id] * num_masks)[:max_length]

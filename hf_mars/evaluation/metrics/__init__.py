@@ -53,5 +53,5 @@ def are_correct(name: str, answers: list[str], references: list[Any]) -> list[bo
         answers (`list[str]`): What a model said.
         references (`list`): For each answer, what the scorer compares it with.
     """
-    scores = load_metric(name).compute(predictions=answers, references=references, use_aggregator=False)
+    scores: Any = load_metric(name).compute(predictions=answers, references=references, use_aggregator=False)
     return scores["accuracy"]

@@ -1,6 +1,7 @@
 """Step-by-step word problems of a few templates: narrow enough that minutes of training show."""
 
 import random
+from typing import Any
 
 from datasets import Dataset
 
@@ -103,6 +104,11 @@ def draw_problem(generator: random.Random) -> tuple[str, str]:
     a, b = generator.randint(2, 9), generator.randint(2, 9)
     total = a * b
     c = generator.randint(1, total - 1 if sign < 0 else 20)
-    values = {"name": name, "friend": friend, "items": generator.choice(ITEMS), "boxes": generator.choice(BOXES)}
+    values: dict[str, Any] = {
+        "name": name,
+        "friend": friend,
+        "items": generator.choice(ITEMS),
+        "boxes": generator.choice(BOXES),
+    }
     values.update(a=a, b=b, c=c, total=total, result=total + sign * c)
     return question.format(**values), solution.format(**values)

@@ -1,6 +1,7 @@
 """One choice of an answer as it grows."""
 
 from dataclasses import dataclass, field
+from typing import Literal
 
 from ...decoding import AcceptanceCounts
 from ..request import RequestOutput
@@ -25,7 +26,7 @@ class Answer:
     text_stream: StoppingTextStream
     text: str = ""
     num_forward_passes: int = 0
-    finish_reason: str | None = None
+    finish_reason: Literal["stop", "length"] | None = None
     thresholds: list[float] = field(default_factory=list)
     token_ids: list[int] = field(default_factory=list)
     teller: TokenTeller | None = None  # where log-probabilities are wanted

@@ -1,7 +1,7 @@
 """An app that speaks OpenAI's API."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
@@ -57,6 +57,6 @@ def build_app(
 
 
 @asynccontextmanager
-async def close_engine(app: FastAPI) -> AsyncIterator[None]:
+async def close_engine(app: FastAPI) -> AsyncGenerator[None]:
     yield
     await asyncio.to_thread(app.state.served_model.engine.close)

@@ -11,8 +11,8 @@ from fastapi import Request
 from openai import BaseModel
 from openai.types import CompletionUsage
 
-from ..engine import Engine, GenerationError
-from ..request import GenerationRequest, RequestOutput
+from ..engine import Engine, GenerationError, RequestOutputs
+from ..request import GenerationRequest
 from .answer import Answer
 from .errors import APIError, error_body
 from .responses import AnswerFormat, count_usage
@@ -78,9 +78,10 @@ class Completing:
         self.engine, self.requests, self.on_end = engine, requests, on_end
         self.prompt_tokens, self.format = prompt_tokens, answer_format
         self.answers = [Answer(index, stream) for index, stream in enumerate(text_streams)]
-        self.arrival, self.first_token = time.monotonic(), None
+        self.arrival = time.monotonic()
+        self.first_token: float | None = None
         self.is_complete = False
-        self._outputs: list[AsyncIterator[RequestOutput]] = []
+        self._outputs: Sequence[RequestOutputs] = []
 
     def usage(self) -> CompletionUsage:
         """What it took so far."""

@@ -35,8 +35,13 @@ class APIError(Exception):
 def error_body(message: str, status: int, param: str | None = None, code: str | None = None) -> dict[str, Any]:
     """The body of an error."""
     kind = "rate_limit_error" if status == 429 else "invalid_request_error" if status < 500 else "server_error"
-    message, param = (text and text.encode(errors="replace").decode() for text in (message, param))
+    message, param = clean(message), param and clean(param)
     return {"error": ErrorObject(message=message, type=kind, param=param, code=code).to_dict()}
+
+
+def clean(text: str) -> str:
+    """The text with a mark for what has no encoding."""
+    return text.encode(errors="replace").decode()
 
 
 async def refuse(request: Request, error: APIError) -> JSONResponse:
@@ -69,7 +74,7 @@ async def explain(request: Request, error: RequestValidationError) -> JSONRespon
 
 async def report(request: Request, error: HTTPException) -> JSONResponse:
     """Where there is no such endpoint."""
-    return JSONResponse(error_body(str(error.detail), error.status_code), error.status_code, error.headers)
+    return JSONResponse(error_body(error.detail, error.status_code), error.status_code, error.headers)
 
 
 async def apologize(request: Request, error: Exception) -> JSONResponse:
@@ -77,7 +82,7 @@ async def apologize(request: Request, error: Exception) -> JSONResponse:
     return JSONResponse(error_body("The server failed; its log has the details.", 500), 500)
 
 
-ERROR_HANDLERS = {
+ERROR_HANDLERS: dict[Any, Any] = {
     APIError: refuse,
     QueueFull: postpone,
     RequestValidationError: explain,

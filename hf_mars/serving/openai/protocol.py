@@ -19,7 +19,7 @@ TEXT_PART = '{"type": "text", "text": "..."}'
 
 
 def check_field(text: str, info: ValidationInfo) -> str:
-    return check_text(text, info.field_name)
+    return check_text(text, info.field_name or "text")
 
 
 Text = Annotated[str, AfterValidator(check_field)]
@@ -165,8 +165,8 @@ class CompletionRequest(HarmlessFields, RequestBase):
     @property
     def prompts(self) -> list[str] | list[list[int]]:
         """`prompt` as a list, of texts or of lists of tokens."""
-        is_one = isinstance(self.prompt, str) or isinstance(self.prompt[0], int)
-        return [self.prompt] if is_one else self.prompt
+        prompt: Any = self.prompt
+        return [prompt] if isinstance(prompt, str) or isinstance(prompt[0], int) else prompt
 
     @property
     def limit(self) -> int | None:

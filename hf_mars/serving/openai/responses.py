@@ -25,16 +25,19 @@ from .told_tokens import NamedToken
 __all__ = ["AnswerFormat", "ChatFormat", "CompletionFormat", "count_usage", "summarize_drafts"]
 
 
+Reason = Literal["stop", "length"] | None
+
+
 class CompletionChunkChoice(CompletionChoice):
     """A choice whose end may be to come, which the `openai` package has for chats alone."""
 
-    finish_reason: Literal["stop", "length"] | None
+    finish_reason: Reason  # pyrefly: ignore[bad-override]
 
 
 class CompletionChunk(Completion):
     """A part of a text completion."""
 
-    choices: list[CompletionChunkChoice]
+    choices: list[CompletionChunkChoice]  # pyrefly: ignore[bad-override]
 
 
 def count_usage(answers: Sequence[Answer], prompt_tokens: int) -> CompletionUsage:
@@ -87,14 +90,30 @@ class AnswerFormat:
     """
 
     prefix: str
-    whole_class: type[ChatCompletion] | type[Completion]
-    chunk_class: type[ChatCompletionChunk] | type[CompletionChunk]
+    whole_class: type[BaseModel]
+    chunk_class: type[BaseModel]
     whole_object: str
     chunk_object: str
 
     def __init__(self, model: str, include_usage: bool, include_drafts: bool):
         self.model, self.include_usage, self.include_drafts = model, include_usage, include_drafts
         self.id, self.created = f"{self.prefix}-{uuid.uuid4().hex}", int(time.time())
+
+    def choice(self, answer: Answer) -> BaseModel:
+        """A whole choice."""
+        raise NotImplementedError
+
+    def first_chunk(self, answer: Answer) -> BaseModel | None:
+        """The chunk before any text, where there is one."""
+        raise NotImplementedError
+
+    def text_chunk(self, answer: Answer, text: str, first_token: int) -> BaseModel:
+        """A chunk with text, and the log-probabilities from `first_token` on."""
+        raise NotImplementedError
+
+    def final_chunk(self, answer: Answer) -> BaseModel:
+        """The chunk that tells why the answer ended."""
+        raise NotImplementedError
 
     def complete(self, answers: Sequence[Answer], usage: CompletionUsage) -> BaseModel:
         """All answers at once."""
@@ -112,12 +131,12 @@ class AnswerFormat:
             return {}
         return {"metrics": {"speculative_decoding": summarize_drafts(answers[0].counts)}}
 
-    def _frame(self) -> dict[str, str | int]:
+    def _frame(self) -> dict[str, Any]:
         return {"id": self.id, "created": self.created, "model": self.model}
 
     def _chunk(self, choice: BaseModel) -> BaseModel:
         # Where usage is told at the end, the other chunks hold a null.
-        usage = {"usage": None} if self.include_usage else {}
+        usage: dict[str, None] = {"usage": None} if self.include_usage else {}
         return self.chunk_class(**self._frame(), object=self.chunk_object, choices=[choice], **usage)
 
 
@@ -135,26 +154,26 @@ class ChatFormat(AnswerFormat):
             index=answer.index,
             message=ChatCompletionMessage(role="assistant", content=answer.text, refusal=None),
             logprobs=None if entries is None else ChoiceLogprobs(content=entries, refusal=None),
-            finish_reason=answer.finish_reason,
+            finish_reason=answer.finish_reason or "stop",  # a whole answer has ended
         )
 
-    def first_chunk(self, answer: Answer) -> ChatCompletionChunk | None:
+    def first_chunk(self, answer: Answer) -> BaseModel:
         """The chunk that tells the role."""
         return self._delta(answer, ChoiceDelta(role="assistant", content=""))
 
-    def text_chunk(self, answer: Answer, text: str, first_token: int) -> ChatCompletionChunk:
+    def text_chunk(self, answer: Answer, text: str, first_token: int) -> BaseModel:
         """A chunk with text, and the log-probabilities from `first_token` on."""
         entries = self._logprobs(answer, first_token)
         logprobs = None if entries is None else ChunkLogprobs(content=entries, refusal=None)
         return self._delta(answer, ChoiceDelta(content=text), logprobs)
 
-    def final_chunk(self, answer: Answer) -> ChatCompletionChunk:
+    def final_chunk(self, answer: Answer) -> BaseModel:
         """The chunk that tells why the answer ended."""
         return self._delta(answer, ChoiceDelta(), reason=answer.finish_reason)
 
     def _delta(
-        self, answer: Answer, delta: ChoiceDelta, logprobs: ChunkLogprobs | None = None, reason: str | None = None
-    ) -> ChatCompletionChunk:
+        self, answer: Answer, delta: ChoiceDelta, logprobs: ChunkLogprobs | None = None, reason: Reason = None
+    ) -> BaseModel:
         return self._chunk(ChunkChoice(index=answer.index, delta=delta, logprobs=logprobs, finish_reason=reason))
 
     def _logprobs(self, answer: Answer, first_token: int) -> list[ChatCompletionTokenLogprob] | None:
@@ -169,7 +188,7 @@ class ChatFormat(AnswerFormat):
         ]
 
 
-def to_entry(token: NamedToken) -> dict[str, str | float | list[int]]:
+def to_entry(token: NamedToken) -> dict[str, Any]:
     return {"token": token.name, "logprob": token.logprob, "bytes": list(token.data)}
 
 
@@ -186,24 +205,22 @@ class CompletionFormat(AnswerFormat):
             index=answer.index,
             text=answer.text,
             logprobs=self._logprobs(answer, 0),
-            finish_reason=answer.finish_reason,
+            finish_reason=answer.finish_reason or "stop",  # a whole answer has ended
         )
 
-    def first_chunk(self, answer: Answer) -> CompletionChunk | None:
+    def first_chunk(self, answer: Answer) -> None:
         """Text completions have no role to tell."""
         return None
 
-    def text_chunk(self, answer: Answer, text: str, first_token: int) -> CompletionChunk:
+    def text_chunk(self, answer: Answer, text: str, first_token: int) -> BaseModel:
         """A chunk with text, and the log-probabilities from `first_token` on."""
         return self._text(answer, text, self._logprobs(answer, first_token))
 
-    def final_chunk(self, answer: Answer) -> CompletionChunk:
+    def final_chunk(self, answer: Answer) -> BaseModel:
         """The chunk that tells why the answer ended."""
         return self._text(answer, "", reason=answer.finish_reason)
 
-    def _text(
-        self, answer: Answer, text: str, logprobs: Logprobs | None = None, reason: str | None = None
-    ) -> CompletionChunk:
+    def _text(self, answer: Answer, text: str, logprobs: Logprobs | None = None, reason: Reason = None) -> BaseModel:
         choice = CompletionChunkChoice(index=answer.index, text=text, logprobs=logprobs, finish_reason=reason)
         return self._chunk(choice)
 

@@ -83,7 +83,7 @@ class ServedModel:
             raise APIError("`messages` need a chat template, which this model lacks: use /v1/completions.", "messages")
         messages = [message.to_chat() for message in body.messages]
         try:
-            encoded = self.tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_dict=True)
+            encoded: Any = self.tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_dict=True)
         except TemplateError as error:
             raise APIError(f"`messages` do not fit the model's chat template: {error}", "messages") from error
         return encoded["input_ids"]

@@ -1,6 +1,7 @@
 """Bodies of requests: what is not accepted is refused with a text that says what is."""
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, ModelWrapValidatorHandler, ValidationError, model_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError
@@ -29,7 +30,7 @@ class StrictModel(BaseModel):
 
     @model_validator(mode="wrap")
     @classmethod
-    def _say_what_is_accepted(cls, values: Any, handler: ModelWrapValidatorHandler["StrictModel"]) -> "StrictModel":
+    def _say_what_is_accepted(cls, values: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
         try:
             return handler(values)
         except ValidationError as error:
@@ -38,7 +39,7 @@ class StrictModel(BaseModel):
             raise ValidationError.from_exception_data(cls.__name__, [cls._explain(each) for each in errors]) from None
 
     @classmethod
-    def _explain(cls, error: dict[str, Any]) -> InitErrorDetails:
+    def _explain(cls, error: Mapping[str, Any]) -> InitErrorDetails:
         """Whole sentences name the field themselves; the others go on after its name."""
         path = error["loc"]
         if error["type"] == IN_WORDS:
@@ -51,10 +52,11 @@ class StrictModel(BaseModel):
             path, text = path[:1], cls._refuse(path[0], error)  # what follows is the name of a type, not of a field
         # The text is no template, as braces in one are replaced.
         kind = PydanticCustomError(IN_WORDS, "{text}", {"text": text})
-        return InitErrorDetails(type=kind, loc=path, input=error["input"])
+        details: Any = {"type": kind, "loc": path, "input": error["input"]}
+        return details
 
     @classmethod
-    def _refuse(cls, name: str, error: dict[str, Any]) -> str:
+    def _refuse(cls, name: str, error: Mapping[str, Any]) -> str:
         if error["type"] == "extra_forbidden":
             return f"is not known here: there are {cls._list_fields()}"
         accepted = cls.model_fields[name].description

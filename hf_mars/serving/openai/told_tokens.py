@@ -94,7 +94,7 @@ class TokenTeller:
 
     def _name(self, token_id: int, logprob: float) -> NamedToken:
         if token_id in self._special_ids:
-            return NamedToken(self.tokenizer.convert_ids_to_tokens(token_id), b"", logprob)
+            return NamedToken(str(self.tokenizer.convert_ids_to_tokens(token_id)), b"", logprob)
         data = to_bytes(self.tokenizer, [*self._stream.context, *self._silent], token_id)
         try:
             name = data.decode()
@@ -124,13 +124,13 @@ def to_bytes(tokenizer: PreTrainedTokenizerBase, context: Sequence[int], token_i
         token_id (`int`): The token.
     """
     before, text = (
-        tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+        str(tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False))
         for ids in (list(context), [*context, token_id])
     )
     added = text[len(before) :]
     if REPLACEMENT not in added:
         return added.encode()
-    token = tokenizer.convert_ids_to_tokens(token_id)
+    token = str(tokenizer.convert_ids_to_tokens(token_id))
     fallback = re.fullmatch("<0x([0-9A-F]{2})>", token)
     if fallback:
         return bytes.fromhex(fallback.group(1))

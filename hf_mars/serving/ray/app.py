@@ -88,9 +88,10 @@ class MARSIngress:
     async def __serve_build_asgi_app__(self) -> FastAPI:
         # Ray calls this where the app runs, so that what the app holds need not travel.
         config, status = self.config, await self.replicas.status.remote()
+        tokenizer: Any = AutoTokenizer.from_pretrained(config.checkpoint)
         return build_app(
             RayEngine(self.replicas, config.max_attempts),
-            AutoTokenizer.from_pretrained(config.checkpoint),
+            tokenizer,
             config,
             status["max_length"],
         )

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import math
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -35,7 +35,7 @@ class RayEngine:
     def __init__(self, handle: DeploymentHandle, max_attempts: int):
         self.handle, self.max_attempts = handle.options(method_name="generate", stream=True), max_attempts
 
-    async def submit(self, requests: Sequence[GenerationRequest]) -> list[AsyncIterator[RequestOutput]]:
+    async def submit(self, requests: Sequence[GenerationRequest]) -> list["ReplicaOutputs"]:
         """See [`Engine.submit`]. Returns when each request has its first output."""
         outputs = [ReplicaOutputs(self.handle, request, self.max_attempts) for request in requests]
         starting = [asyncio.ensure_future(each.start()) for each in outputs]

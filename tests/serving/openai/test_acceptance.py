@@ -7,6 +7,9 @@ from hf_mars.serving.openai.responses import summarize_drafts
 from tests.serving.requests import chat
 
 
+pytestmark = pytest.mark.integration
+
+
 COUNTERS = ("num_drafts", "num_draft_tokens", "num_accepted_tokens")
 # Every mask is accepted, and the third forward has room for two tokens: 4, 4 and 2.
 FORCED = {"max_tokens": 10, "mars_threshold": 0.0, "mars_verify": False}

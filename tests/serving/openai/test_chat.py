@@ -9,6 +9,9 @@ from tests.serving.conftest import MODEL_NAME
 from tests.serving.requests import BODY, MESSAGES, chat, plain_answer
 
 
+pytestmark = pytest.mark.integration
+
+
 class TestChat:
     def test_the_default_answer_is_that_of_plain_generation(self, client, text_model):
         text, num_tokens = plain_answer(text_model, "Count from 3.")

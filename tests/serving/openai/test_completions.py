@@ -1,5 +1,10 @@
+import pytest
+
 from tests.serving.conftest import MODEL_NAME
 from tests.tiny_text import byte_level_tokenizer
+
+
+pytestmark = pytest.mark.integration
 
 
 def test_text_and_tokens(client):

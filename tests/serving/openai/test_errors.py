@@ -8,6 +8,9 @@ from tests.serving.conftest import MODEL_NAME
 from tests.serving.requests import BODY, MESSAGES, chat
 
 
+pytestmark = pytest.mark.integration
+
+
 class TestBadRequests:
     @pytest.mark.parametrize(
         "field, value",

@@ -6,6 +6,9 @@ from hf_mars.serving.openai import build_app
 from tests.serving.conftest import MODEL_NAME
 
 
+pytestmark = pytest.mark.integration
+
+
 @pytest.fixture(scope="module")
 def named(text_model):
     """A client of an app whose model has a name with a slash."""

@@ -9,6 +9,9 @@ from tests.serving.conftest import MODEL_NAME, serve
 from tests.serving.requests import chat
 
 
+pytestmark = pytest.mark.integration
+
+
 def test_models_and_health(server, client):
     assert [model.id for model in client.models.list()] == [MODEL_NAME]
     assert json.loads(server.get("/health")) == {"status": "ok"}

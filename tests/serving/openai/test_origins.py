@@ -10,6 +10,9 @@ from hf_mars.serving.openai import build_app
 from tests.serving.requests import BODY
 
 
+pytestmark = pytest.mark.integration
+
+
 PAGE = "https://page.example"
 PREFLIGHT = {
     "Origin": PAGE,

@@ -4,6 +4,7 @@ import re
 
 import datasets
 import evaluate
+from evaluate.utils.file_utils import add_start_docstrings
 
 from .sandbox import run_program
 
@@ -47,7 +48,7 @@ Examples:
 """
 
 
-@evaluate.utils.file_utils.add_start_docstrings(DESCRIPTION, INPUTS_DESCRIPTION)
+@add_start_docstrings(DESCRIPTION, INPUTS_DESCRIPTION)
 class CodeTests(evaluate.Metric):
     def _info(self) -> evaluate.MetricInfo:
         return evaluate.MetricInfo(
@@ -58,7 +59,7 @@ class CodeTests(evaluate.Metric):
             reference_urls=["https://huggingface.co/datasets/openai/openai_humaneval"],
         )
 
-    def _compute(self, predictions, references, use_aggregator=True):
+    def _compute(self, predictions, references, use_aggregator=True):  # pyrefly: ignore[bad-override]  # called by keyword
         pairs = zip(references, predictions, strict=True)
         correct = [run_program(build_program(problem, answer)) for problem, answer in pairs]
         return {"accuracy": sum(correct) / len(correct) if use_aggregator else correct}

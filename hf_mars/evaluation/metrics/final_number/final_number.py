@@ -4,6 +4,7 @@ import re
 
 import datasets
 import evaluate
+from evaluate.utils.file_utils import add_start_docstrings
 
 
 DESCRIPTION = """
@@ -31,7 +32,7 @@ Examples:
 NUMBER = r"-?\$?\d[\d,]*(?:\.\d+)?"
 
 
-@evaluate.utils.file_utils.add_start_docstrings(DESCRIPTION, INPUTS_DESCRIPTION)
+@add_start_docstrings(DESCRIPTION, INPUTS_DESCRIPTION)
 class FinalNumber(evaluate.Metric):
     def _info(self) -> evaluate.MetricInfo:
         return evaluate.MetricInfo(
@@ -44,7 +45,7 @@ class FinalNumber(evaluate.Metric):
             reference_urls=["https://huggingface.co/datasets/openai/gsm8k"],
         )
 
-    def _compute(self, predictions, references, use_aggregator=True):
+    def _compute(self, predictions, references, use_aggregator=True):  # pyrefly: ignore[bad-override]  # called by keyword
         correct = [is_same_number(*pair) for pair in zip(predictions, references, strict=True)]
         return {"accuracy": sum(correct) / len(correct) if use_aggregator else correct}
 

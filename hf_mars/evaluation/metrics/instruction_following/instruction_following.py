@@ -1,8 +1,11 @@
 """Whether answers follow instructions that rules can check: a metric for `evaluate.load`."""
 
+from typing import Any
+
 import datasets
 import evaluate
 from eval_framework.tasks.ifeval.instructions_registry import INSTRUCTION_DICT  # From: llm-eval-framework
+from evaluate.utils.file_utils import add_start_docstrings
 
 
 DESCRIPTION = """
@@ -41,7 +44,7 @@ Examples:
 """
 
 
-@evaluate.utils.file_utils.add_start_docstrings(DESCRIPTION, INPUTS_DESCRIPTION)
+@add_start_docstrings(DESCRIPTION, INPUTS_DESCRIPTION)
 class InstructionFollowing(evaluate.Metric):
     def _info(self) -> evaluate.MetricInfo:
         return evaluate.MetricInfo(
@@ -52,7 +55,7 @@ class InstructionFollowing(evaluate.Metric):
             reference_urls=["https://huggingface.co/datasets/google/IFEval"],
         )
 
-    def _compute(self, predictions, references, use_aggregator=True):
+    def _compute(self, predictions, references, use_aggregator=True):  # pyrefly: ignore[bad-override]  # called by keyword
         correct = [follows_all(row, answer) for row, answer in zip(references, predictions, strict=True)]
         return {"accuracy": sum(correct) / len(correct) if use_aggregator else correct}
 
@@ -62,7 +65,7 @@ def follows_all(row: dict, answer: str) -> bool:
     if not answer.strip():
         return False
     for name, arguments in zip(row["instruction_id_list"], row["kwargs"], strict=True):
-        instruction = INSTRUCTION_DICT[name](name)
+        instruction: Any = INSTRUCTION_DICT[name](name)  # each kind has arguments of its own
         instruction.build_description(**{key: value for key, value in arguments.items() if value is not None})
         if "prompt" in (instruction.get_instruction_args() or {}):
             instruction.build_description(prompt=row["prompt"])

@@ -4,6 +4,7 @@ import re
 
 import datasets
 import evaluate
+from evaluate.utils.file_utils import add_start_docstrings
 
 
 DESCRIPTION = """
@@ -28,7 +29,7 @@ Examples:
 """
 
 
-@evaluate.utils.file_utils.add_start_docstrings(DESCRIPTION, INPUTS_DESCRIPTION)
+@add_start_docstrings(DESCRIPTION, INPUTS_DESCRIPTION)
 class StatedAnswer(evaluate.Metric):
     def _info(self) -> evaluate.MetricInfo:
         return evaluate.MetricInfo(
@@ -40,7 +41,7 @@ class StatedAnswer(evaluate.Metric):
             ),
         )
 
-    def _compute(self, predictions, references, use_aggregator=True):
+    def _compute(self, predictions, references, use_aggregator=True):  # pyrefly: ignore[bad-override]  # called by keyword
         correct = [is_same_answer(*pair) for pair in zip(predictions, references, strict=True)]
         return {"accuracy": sum(correct) / len(correct) if use_aggregator else correct}
 

@@ -2,6 +2,7 @@
 
 import datasets
 import evaluate
+from evaluate.utils.file_utils import add_start_docstrings
 
 
 DESCRIPTION = """
@@ -25,7 +26,7 @@ Examples:
 """
 
 
-@evaluate.utils.file_utils.add_start_docstrings(DESCRIPTION, INPUTS_DESCRIPTION)
+@add_start_docstrings(DESCRIPTION, INPUTS_DESCRIPTION)
 class TokensPerForward(evaluate.Measurement):
     def _info(self) -> evaluate.MeasurementInfo:
         return evaluate.MeasurementInfo(
@@ -36,5 +37,5 @@ class TokensPerForward(evaluate.Measurement):
             reference_urls=["https://arxiv.org/abs/2604.07023"],
         )
 
-    def _compute(self, tokens, forward_passes):
+    def _compute(self, tokens, forward_passes):  # pyrefly: ignore[bad-override]  # called by keyword
         return {"tokens_per_forward": sum(tokens) / sum(forward_passes)}
