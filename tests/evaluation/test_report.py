@@ -37,6 +37,7 @@ def test_a_table_has_a_line_a_result_and_only_columns_with_values():
 
 
 @pytest.mark.parametrize("accuracy", [None, 0.5])
+@pytest.mark.integration
 def test_pictures_are_drawn(tmp_path, accuracy):
     results = [*RESULTS, *(result(r.mode, r.threshold, batch_size=1, speedup=r.speedup + 0.2) for r in RESULTS)]
     for item in results:
