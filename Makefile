@@ -20,7 +20,7 @@ quickstart-exact: $(VENV)/quickstart
 test: $(VENV)/installed
 	$(BIN)/python -m pytest tests -q --numprocesses auto --dist loadfile --durations 15 $(ARGS)
 
-# For the inner loop: no other processes, no servers, no browser, nothing that trains for seconds.
+# For the inner loop: no other processes, no servers, no browser, nothing that takes seconds.
 test-fast: $(VENV)/installed
 	$(BIN)/python -m pytest tests -q --numprocesses auto --dist loadfile -m "not slow and not integration" $(ARGS)
 

@@ -31,6 +31,7 @@ def run_claims(workspace, monkeypatch, *arguments):
     claims.main()
 
 
+@pytest.mark.integration
 def test_every_arm_is_trained_and_measured_and_an_interrupted_run_goes_on(workspace, monkeypatch, capsys):
     import claim_arms
 

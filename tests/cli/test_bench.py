@@ -29,6 +29,7 @@ def command(checkpoint, tmp_path, *more):
     ]
 
 
+@pytest.mark.integration
 def test_measures_all_modes_and_peers_and_writes_everything(tmp_path, checkpoint, capsys):
     main(command(checkpoint, tmp_path, "--metrics", "probability", "margin", "--block-sizes", "4", "8"))
     printed = capsys.readouterr().out

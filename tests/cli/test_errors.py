@@ -10,6 +10,9 @@ from hf_mars.cli import main
 from tests.tiny_text import byte_level_tokenizer, counting_examples, save_text_checkpoint, text_model
 
 
+pytestmark = pytest.mark.integration
+
+
 @pytest.fixture(scope="module")
 def places(tmp_path_factory):
     """A directory with a checkpoint, a base model and files of all kinds."""

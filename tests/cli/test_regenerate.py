@@ -56,6 +56,7 @@ def test_a_server_answers(tmp_path, prompts):
         (["tiny", "--engine", "http://127.0.0.1:1/v1", "--limit", "1"], "did not answer"),
     ],
 )
+@pytest.mark.integration
 def test_what_cannot_be_done_is_told_in_one_line(tmp_path, options, message):
     with pytest.raises(CommandError, match=message):
         main(["regenerate", *options, "--output", str(tmp_path / "answers")])

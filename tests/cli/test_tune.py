@@ -11,6 +11,7 @@ def checkpoint(tmp_path):
     return save_text_checkpoint(tmp_path / "checkpoint")
 
 
+@pytest.mark.integration
 def test_prints_the_arguments_of_the_fastest_way(tmp_path, checkpoint, capsys):
     messages = [{"role": "user", "content": "two"}]
     (tmp_path / "prompts.txt").write_text(f"one\n{json.dumps(messages)}\n\nthree\n")

@@ -82,6 +82,7 @@ def others_alone(model):
 
 class TestJoin:
     @pytest.mark.parametrize("first", WAYS)
+    @pytest.mark.integration
     def test_every_row_equals_its_run_alone(self, model, first):
         requests = [(prompt(number, 3 + 5 * number % 11), way) for number, way in enumerate([first, *WAYS, *WAYS])]
         expected = [alone(model, *requests[0]), *others_alone(model)]
@@ -139,6 +140,7 @@ class TestJoin:
         tokens, *_ = run(long, [(38, [wide])])
         assert tokens == [alone(model, prompt(0, 4), "plain", max_new_tokens=40, **more)[0], expected]
 
+    @pytest.mark.integration
     def test_a_sampled_row_joins_greedy_drafts(self, model):
         sampling = {"do_sample": True, "temperature": 1.2, "eos_token_id": None}
         expected = [alone(model, prompt(1, 5), "verified"), alone(model, prompt(2, 6), "verified", 7, **sampling)]

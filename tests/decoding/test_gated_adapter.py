@@ -14,6 +14,7 @@ from tests.tiny import MASK, ragged_prompts
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.integration
 def test_plain_logits_are_those_of_the_base_to_the_bit(architecture, dtype):
     base, model = base_and_gated(architecture, dtype)
     settings = {"max_new_tokens": 12, "return_dict_in_generate": True, "output_logits": True}

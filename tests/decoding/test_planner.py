@@ -72,6 +72,7 @@ PROCESSED = {
 
 
 @pytest.mark.parametrize("name", PROCESSED)
+@pytest.mark.integration
 def test_greedy_text_is_that_of_plain_decoding_whatever_the_plan(model, random_plans, name):
     for seed in range(4):
         prompts = ragged_prompts([5, 9, 3, 7], seed=seed)
@@ -82,6 +83,7 @@ def test_greedy_text_is_that_of_plain_decoding_whatever_the_plan(model, random_p
         assert output.tokens_per_forward > 1.1
 
 
+@pytest.mark.integration
 def test_sampled_text_is_that_of_a_fixed_width_whatever_the_plan(model, random_plans):
     sampled = {"do_sample": True, "temperature": 0.7, "max_new_tokens": 40}
     for seed in range(4):
@@ -93,6 +95,7 @@ def test_sampled_text_is_that_of_a_fixed_width_whatever_the_plan(model, random_p
 
 
 @pytest.mark.parametrize(("attention", "window"), [("eager", None), ("eager", 7), ("sdpa", 7)])
+@pytest.mark.integration
 def test_groups_of_masks_with_other_attention(random_plans, attention, window):
     plain, model = (
         tiny_model(

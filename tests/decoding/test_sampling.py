@@ -39,6 +39,7 @@ def exact_distribution(model, prompt, num_tokens, temperature):
 
 # At 0.4 some masks pass and others do not.
 @pytest.mark.parametrize(("threshold", "tokens_per_forward"), [(0.0, 1.45), (0.4, 1.22)])
+@pytest.mark.integration
 def test_verified_sampling_has_the_joint_distribution_of_autoregressive_sampling(model, threshold, tokens_per_forward):
     prompt, num_samples, num_tokens = [2, 3, 1, 4], 12_000, 3
     torch.manual_seed(0)
@@ -69,6 +70,7 @@ def test_verified_sampling_has_the_joint_distribution_of_autoregressive_sampling
     assert statistic < 181
 
 
+@pytest.mark.integration
 def test_lossy_sampling_has_another_distribution(model):
     """The test above can tell: the same statistic, without verification, is far off."""
     prompt, num_samples, num_tokens = [2, 3, 1, 4], 12_000, 3

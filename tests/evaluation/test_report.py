@@ -43,6 +43,7 @@ def test_an_accuracy_is_followed_by_its_interval():
 
 
 @pytest.mark.parametrize("accuracy", [None, 0.5])
+@pytest.mark.integration
 def test_pictures_are_drawn(tmp_path, accuracy):
     results = [*RESULTS, *(result(r.mode, r.threshold, batch_size=1, speedup=r.speedup + 0.2) for r in RESULTS)]
     for item in results:

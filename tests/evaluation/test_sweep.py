@@ -68,6 +68,7 @@ def test_fields_of_the_generation_configuration_decide_nothing(subject):
 
 
 @pytest.mark.parametrize("batch_size", [1, 2])
+@pytest.mark.integration
 def test_every_peer_decodes_what_it_promises(subject, batch_size):
     peers = [Method(name, 0.0 if name in ("no cache", "block-synchronous") else None) for name in PEERS]
     results = measure(
@@ -106,6 +107,7 @@ def test_in_half_precision_nothing_but_plain_decoding_is_called_lossless(subject
     assert (ar.lossless, verify.lossless) == (True, False)
 
 
+@pytest.mark.integration
 def test_a_dynamically_quantised_model_is_not_called_lossless(subject, tmp_path, monkeypatch):
     quantised = torch.ao.quantization.quantize_dynamic(
         copy.deepcopy(subject[0]).float(), {torch.nn.Linear}, dtype=torch.qint8

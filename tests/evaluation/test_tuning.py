@@ -108,6 +108,7 @@ def test_bad_arguments_are_named(subject):
         tune(*subject, PROMPTS, batch_size=1, max_loss=5)
 
 
+@pytest.mark.integration
 def test_a_real_run_measures_every_finalist(subject):
     model, tokenizer = subject
     torch.manual_seed(0)

@@ -152,6 +152,7 @@ def test_errors_are_one_line(arguments, words, tmp_path, monkeypatch):
     "flag, verify",
     [(["--verify"], True), (["--verify", "true"], True), (["--verify", "no"], False), (["--verify=true"], True)],
 )
+@pytest.mark.integration
 def test_a_flag_leaves_the_checkpoint_alone(monkeypatch, flag, verify):
     made = []
     monkeypatch.setattr("hf_mars.cli.serve.load_checkpoint", lambda *arguments: (None, None))
@@ -166,6 +167,7 @@ def test_a_flag_leaves_the_checkpoint_alone(monkeypatch, flag, verify):
     "arguments",
     [["there", "--max-rows", "3"], ["--max-rows", "3", "there"], ["--checkpoint", "there"], ["--config", "FILE"]],
 )
+@pytest.mark.integration
 def test_the_checkpoint_comes_by_place_by_option_or_from_a_file(arguments, tmp_path, monkeypatch):
     def load(checkpoint, dtype, device):
         raise ValueError(f"load {checkpoint}")

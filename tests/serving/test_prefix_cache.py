@@ -57,6 +57,7 @@ class TestPrefixCache:
 
 
 class TestScheduler:
+    @pytest.mark.integration
     def test_a_later_turn_reads_what_is_new(self, make_scheduler):
         first = request(3, prompt_ids=list(range(10, 60)))
         expected = alone(make_scheduler(enable_prefix_caching=False), [first])[0].token_ids

@@ -18,6 +18,7 @@ def model(text_model):
 
 
 class TestBatching:
+    @pytest.mark.integration
     def test_each_answer_equals_the_same_request_alone(self, make_scheduler, model):
         requests = [request(number) for number in range(24)]
         expected = alone(make_scheduler(max_rows=1), requests)
@@ -41,6 +42,7 @@ class TestBatching:
         (collector,) = run(make_scheduler(), [one])
         assert collector.token_ids == plain[0, len(one.prompt_ids) :].tolist()
 
+    @pytest.mark.integration
     def test_seeds_make_sampling_repeatable_in_any_company(self, make_scheduler):
         sampling = {"do_sample": True, "temperature": 1.3, "top_p": 0.9, "top_k": 0}
         requests = [request(number, sampling=sampling, seed=number) for number in range(8)]
@@ -81,6 +83,7 @@ class TestBatching:
 
 
 class TestThreshold:
+    @pytest.mark.integration
     def test_it_follows_the_load_and_comes_back(self, make_scheduler):
         policy = ThresholdPolicy("adaptive", 0.2, 1.0, patience=0.02)
         scheduler = make_scheduler(policy=policy, max_rows=4)

@@ -10,6 +10,7 @@ from tests.serving.scheduling import Collector, alone, request, run
 
 
 class TestFaults:
+    @pytest.mark.integration
     def test_cancelled_requests_leave_at_the_next_step(self, make_scheduler):
         scheduler = make_scheduler(max_rows=4)
         requests = [request(number, max_new_tokens=300, sampling={"eos_token_id": None}) for number in range(8)]

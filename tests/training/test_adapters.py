@@ -81,6 +81,7 @@ def check_that_it_trains_and_reloads(tmp_path, base, peft_config, row_trains=Tru
         VeraConfig(target_modules=["q_proj"], modules_to_save=["embed_tokens"]),
     ],
 )
+@pytest.mark.integration
 def test_what_can_save_the_mask_row_trains_and_reloads(tmp_path, bases, tied, peft_config):
     check_that_it_trains_and_reloads(tmp_path, bases[tied], peft_config)
 
@@ -89,6 +90,7 @@ def test_a_head_of_its_own_trains_and_reloads(tmp_path, bases):
     check_that_it_trains_and_reloads(tmp_path, bases[False], lora(modules_to_save=["lm_head"]))
 
 
+@pytest.mark.integration
 def test_a_row_that_the_base_has_learned_needs_no_training(tmp_path):
     base = save_base(tmp_path / "base", True, with_mars=True)
     peft_config = IA3Config(task_type="CAUSAL_LM", target_modules=["q_proj"], feedforward_modules=[])

@@ -51,6 +51,7 @@ def gpt2(tokenizer):
 
 
 @pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.integration
 def test_the_base_stays_to_the_bit_and_peft_loads_the_rest(tmp_path, tied):
     base = AutoModelForCausalLM.from_pretrained(save_base(tmp_path / "base", tie_word_embeddings=tied)).eval()
     user_config = lora()
@@ -96,6 +97,7 @@ def test_only_the_adapter_and_the_mask_row_are_saved(tmp_path):
     assert len(weights) == 2 * 7 * 2 and weights[min(weights)].shape == (64, 64)
 
 
+@pytest.mark.integration
 def test_training_goes_on_with_an_adapter_that_was_loaded(tmp_path):
     base = save_base(tmp_path / "base")
     trainer = gated(tmp_path, base)
@@ -167,6 +169,7 @@ def test_merging_is_refused_by_name(tmp_path):
             merge()
 
 
+@pytest.mark.integration
 def test_a_quantised_base_trains_saves_and_reloads(tmp_path):
     pytest.importorskip("bitsandbytes")
     base = save_base(tmp_path / "base")
@@ -194,6 +197,7 @@ def test_a_quantised_base_trains_saves_and_reloads(tmp_path):
         torch.testing.assert_close(logits, own, atol=0.05, rtol=0.05)
 
 
+@pytest.mark.integration
 def test_other_names_of_layers_and_experts(tmp_path):
     tokenizer = byte_level_tokenizer()
     for model in (gpt2(tokenizer), mixtral(len(tokenizer) + 4)):

@@ -62,6 +62,7 @@ def ragged_batch():
 
 
 @pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.integration
 def test_masks_say_what_a_forward_of_prefix_and_masks_says(tmp_path, name):
     model, batch = gated_model(CONFIGS[name]), ragged_batch()
     base_model = model.get_base_model()
@@ -135,6 +136,7 @@ def test_blocks_that_end_early_leave_the_other_masks_what_they_are():
         assert all(offset in (0, before + 1) for before, offset in zip([-1, *offsets], offsets, strict=False))
 
 
+@pytest.mark.integration
 def test_scores_and_gradient_are_those_of_the_masks_beside_the_model_itself(tmp_path):
     model, batch = gated_model(CONFIGS["tied"]).train(), ragged_batch()
     base_model = model.get_base_model()

@@ -75,6 +75,7 @@ def test_losses_add_up_with_their_weight(tmp_path, tokenizer):
         assert loss == pytest.approx(expected, rel=1e-5)
 
 
+@pytest.mark.integration
 def test_language_modelling_and_text_prompt_completion_data(tmp_path, tokenizer):
     for dataset in (
         Dataset.from_dict({"text": ["one two three four five six"] * 8}),

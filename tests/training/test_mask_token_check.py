@@ -56,6 +56,7 @@ def starts(warnings):
         ({"dataloader_num_workers": 1}, "in 2 of 5 rows"),
     ],
 )
+@pytest.mark.integration
 def test_a_data_set_is_counted_at_the_start(tmp_path, tokenizer, warnings, overrides, where):
     trainer = make_trainer(tmp_path, tokenizer, texts(0, 3, 0, 1, 0), **overrides)
     expected = [f"`train_dataset` contains the mask token '{TOKEN}' 4 times, {where}"]
