@@ -93,6 +93,7 @@ PRIVATE_NAMES = tuple(
         ("transformers.Trainer", "_prepare_inputs", ("inputs",), "a public way to move a batch to its device"),
         ("trl.SFTTrainer", "_metrics", (), "a public way to add metrics to the next log"),
         ("trl.SFTTrainer", "_name", (), "nothing: every trainer of TRL sets it"),
+        ("trl.SFTTrainer", "_paper", (), "nothing: trainers of TRL that follow a paper set it"),
         ("trl.SFTTrainer", "_tag_names", (), "nothing: every trainer of TRL sets it"),
         # torch, where PEFT keeps what `generate` was told
         ("torch.nn.Module", "_forward_pre_hooks", (), "PEFT telling which adapter each row of a call has"),
@@ -103,6 +104,9 @@ PRIVATE_NAMES = tuple(
             ("context", "max_length", "stop"),
             "lm-eval counting forward passes, or a public method",
         ),
+        # evaluate
+        ("evaluate.EvaluationModule", "_info", (), "nothing: it is how a module says what it is"),
+        ("evaluate.EvaluationModule", "_compute", (), "nothing: it is how a module says what it does"),
         # Not documented
         ("transformers.cache_utils", "get_layer_types_and_kwargs", ("config",), "a public list of layer types"),
         ("transformers.convert_slow_tokenizer", "bytes_to_unicode", (), "tokenizers telling the bytes of a token"),

@@ -14,6 +14,8 @@ from tests.sweeps import evaluation
 from tests.tiny_text import byte_level_tokenizer, counting_examples, sharp_text_model, text_model
 
 
+pytestmark = pytest.mark.integration
+
 DOCUMENTS = ["README.md", "space/README.md", "hf_mars/serving/README.md"]
 DOCUMENTS += [str(path.relative_to(ROOT)) for path in sorted((ROOT / "examples").glob("*.py"))]
 

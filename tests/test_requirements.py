@@ -14,7 +14,7 @@ from hf_mars.hub.frame import PEFT_REQUIREMENT
 PROJECT = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 DEPENDENCIES = {each.name: each for each in map(Requirement, PROJECT["dependencies"])}
 # They move monthly, and only what was tested is allowed.
-CAPPED = ("accelerate", "datasets", "gguf", "peft", "transformers", "trl")
+CAPPED = ("accelerate", "datasets", "evaluate", "gguf", "peft", "transformers", "trl")
 
 
 def test_checkpoints_ask_for_the_lower_bounds():

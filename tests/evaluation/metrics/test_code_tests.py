@@ -7,6 +7,8 @@ from hf_mars.evaluation.metrics.code_tests.code_tests import build_program
 from hf_mars.evaluation.metrics.code_tests.sandbox import run_program
 
 
+pytestmark = pytest.mark.integration  # answers run in a process of their own
+
 PROBLEM = {
     "prompt": (
         "from typing import List\n\n\ndef helper(values):\n    return sum(values)\n\n\n"

@@ -12,6 +12,8 @@ from hf_mars.evaluation import metrics
 from hf_mars.evaluation.metrics import are_correct, load_metric
 
 
+pytestmark = pytest.mark.integration  # some modules start processes
+
 FOLDER = Path(metrics.__file__).parent
 NAMES = sorted(path.parent.name for path in FOLDER.glob("*/__init__.py"))
 PROBLEM = {"task_id": "x/1", "prompt": "def double(x):\n", "entry_point": "double"}
