@@ -31,12 +31,13 @@ from ..paper import PAPER
 from .adapters import check_adapter, complete_output_embeddings, with_mask_row
 from .backbone import forward_streams
 from .expected_speed import ExpectedSpeedCallback
-from .gated import GatedMasks, GatedStep
+from .gated import GatedStep
 from .gated_adapters import check_gated_adapter, gated_config, initialize_mask_row
 from .loading import load_model
 from .mars_config import DEFAULT_GATED_LOSS, MARSConfig
 from .mask_token_check import MaskTokenCheck
 from .resuming import get_last_complete_checkpoint
+from .stream_metrics import gated_metrics, stream_metrics, sum_losses
 from .streams import IGNORED, build_streams, select_stream_inputs
 from .summary import hub_datasets, summarize_training
 from .support import check_prepared, check_supported
@@ -219,7 +220,7 @@ class MARSTrainer(SFTTrainer):
         """What TRL takes a loss and metrics from: the masks' losses, and the predictions of the model itself."""
         training = self.model.training
         masks = step(model, base_model, select_stream_inputs(inputs))
-        self._log_masks(masks)
+        self._log_sums(masks.sums(), gated_metrics)
         losses = masks.weighted_losses(self.args.mask_loss or DEFAULT_GATED_LOSS)
         num_phases = (self.args.mask_phases or 1) if training else self.args.block_size
         scale = num_phases * (self.args.noisy_ratio if training else 1.0)
@@ -253,7 +254,7 @@ class MARSTrainer(SFTTrainer):
             **({"output_router_logits": True} if self.aux_loss_enabled else {}),
         )
         offsets = streams.offsets[is_scored][None]
-        self._log_losses(outputs, offsets)
+        self._log_sums(sum_losses(outputs, offsets, self.args.block_size), stream_metrics)
 
         # The parent sums `log_probs`, divides by the number of supervised clean tokens, and takes its metrics from the
         # other fields: give it the weighted log-probabilities of both streams, and the clean stream's fields.
@@ -263,37 +264,11 @@ class MARSTrainer(SFTTrainer):
             outputs[name] = outputs[name][is_clean]
         return outputs
 
-    def _log_masks(self, masks: GatedMasks) -> None:
-        """Log how far the masks are from the model itself, over all processes."""
-        *offsets, blocks = self.accelerator.gather_for_metrics(masks.sums()[None]).sum(0).tolist()
+    def _log_sums(self, sums: torch.Tensor, name_them: Callable[[list[list[float]]], dict[str, float]]) -> None:
+        """Log what sums mean, over all processes."""
         metrics = self._metrics["train" if self.model.training else "eval"]
-        for name, column in {"mask_loss": 0, "mask_accuracy": 1, "mask_overlap": 2}.items():
-            metrics[name].append(sum(sums[column] for sums in offsets) / max(sum(sums[3] for sums in offsets), 1))
-        for offset, (_, agreeing, overlap, count) in enumerate(offsets, 1):
-            if count > 0:
-                metrics[f"mask_accuracy/{offset}"].append(agreeing / count)
-                metrics[f"mask_overlap/{offset}"].append(overlap / count)
-        verified, sampled, _, count = blocks
-        if count > 0:
-            metrics["expected_tokens_per_forward/verified"].append(verified / count)
-            metrics["expected_tokens_per_forward/sampled"].append(sampled / count)
-
-    def _log_losses(self, outputs, offsets: torch.Tensor) -> None:
-        """Log the loss of each stream and the accuracy of the masks, over all processes."""
-        losses, is_top1, is_labelled = -outputs.log_probs.detach(), outputs.is_top1, outputs.label_mask
-        # Row 0 counts the clean stream, row 1 + j the masks at offset j of their block.
-        groups = torch.nn.functional.one_hot(offsets[0] + 1, self.args.block_size + 1).to(losses)
-        values = torch.stack([losses[0], is_top1[0].to(losses), is_labelled[0].to(losses)], dim=1)
-        sums = self.accelerator.gather_for_metrics((groups.T @ values)[None]).sum(0)
-        clean, *masks = sums.tolist()  # (loss, number right, number) of each group
-        mask_loss, num_right, num_masks = (sum(column) for column in zip(*masks, strict=True))
-        metrics = self._metrics["train" if self.model.training else "eval"]
-        metrics["ar_loss"].append(clean[0] / max(clean[2], 1))
-        metrics["mask_loss"].append(mask_loss / max(num_masks, 1))
-        metrics["mask_accuracy"].append(num_right / max(num_masks, 1))
-        for offset, (_, right, count) in enumerate(masks, 1):
-            if count > 0:
-                metrics[f"mask_accuracy/{offset}"].append(right / count)
+        for name, value in name_them(self.accelerator.gather_for_metrics(sums[None]).sum(0).tolist()).items():
+            metrics[name].append(value)
 
     def prediction_step(self, model, inputs, prediction_loss_only, ignore_keys=None):
         inputs = self._prepare_inputs(inputs)
