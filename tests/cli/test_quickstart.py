@@ -18,6 +18,13 @@ def base_model(tmp_path):
     return tmp_path / "base"
 
 
+@pytest.fixture
+def few_problems(monkeypatch):
+    """Held-out problems: a model that is not trained never comes to its end."""
+    for name, value in {"NUM_HELD_OUT": 4, "NUM_SINGLE": 2, "LOSSY_THRESHOLDS": (0.5,)}.items():
+        monkeypatch.setattr(quickstart, name, value)
+
+
 def test_trains_saves_reloads_and_reports(tmp_path, base_model, capsys):
     counting_examples(80).to_json(tmp_path / "data.jsonl")
     main(
@@ -47,7 +54,7 @@ def test_trains_saves_reloads_and_reports(tmp_path, base_model, capsys):
     )
 
 
-def test_trains_and_decodes_in_bfloat16(tmp_path, base_model, capsys):
+def test_trains_and_decodes_in_bfloat16(tmp_path, base_model, few_problems, capsys):
     counting_examples(40).to_json(tmp_path / "data.jsonl")
     main(
         ["quickstart", "--model", str(base_model), "--dataset", str(tmp_path / "data.jsonl"), "--minutes", "0.02"]
@@ -58,9 +65,7 @@ def test_trains_and_decodes_in_bfloat16(tmp_path, base_model, capsys):
     assert "minutes in bfloat16" in capsys.readouterr().out
 
 
-def test_gated_leaves_the_model_as_it_is(tmp_path, base_model, capsys, monkeypatch):
-    for name, value in {"NUM_HELD_OUT": 4, "NUM_SINGLE": 2, "LOSSY_THRESHOLDS": (0.5,)}.items():
-        monkeypatch.setattr(quickstart, name, value)  # a model that is not trained never comes to its end
+def test_gated_leaves_the_model_as_it_is(tmp_path, base_model, few_problems, capsys):
     counting_examples(20).to_json(tmp_path / "data.jsonl")
     main(
         ["quickstart", "--gated", "--model", str(base_model), "--dataset", str(tmp_path / "data.jsonl")]

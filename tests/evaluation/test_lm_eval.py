@@ -44,39 +44,38 @@ def workspace(tmp_path):
     return tmp_path
 
 
-def evaluate(workspace, module, model, model_args, *options):
-    command = [
-        sys.executable,
-        "-m",
-        module,
-        "run",
-        "--model",
-        model,
-        "--model_args",
-        model_args,
-        "--tasks",
-        "counting",
-    ]
-    command += ["--include_path", str(workspace / "tasks"), "--device", "cpu", "--batch_size", "2", "--log_samples"]
+def answers_of_their_model(workspace, model_args, generation):
+    """In this process, without all the tasks that lm-eval knows."""
+    from lm_eval import simple_evaluate
+    from lm_eval.tasks import TaskManager
+
+    tasks = TaskManager(include_path=str(workspace / "tasks"), include_defaults=False)
+    results = simple_evaluate(
+        "hf", model_args, ["counting"], batch_size=2, device="cpu", gen_kwargs=generation, task_manager=tasks
+    )
+    return [sample["resps"] for sample in results["samples"]["counting"]]
+
+
+def answers_of_our_command(workspace, model_args, generation):
+    """What it prints, and the answers."""
+    command = [sys.executable, "-m", "hf_mars.evaluation.lm_eval", "run", "--model", "hf-mars"]
+    command += ["--model_args", model_args, "--tasks", "counting", "--include_path", str(workspace / "tasks")]
+    command += ["--device", "cpu", "--batch_size", "2", "--log_samples", "--gen_kwargs", generation]
     result = subprocess.run(
-        [*command, "--output_path", str(workspace / f"out-{model}"), *options],
+        [*command, "--output_path", str(workspace / "out")],
         capture_output=True,
         text=True,
         env={**os.environ, "HF_HOME": str(workspace / "home"), "HF_DATASETS_OFFLINE": "1"},
     )
     assert result.returncode == 0, result.stderr[-3000:]
-    samples = next((workspace / f"out-{model}").rglob("samples_*.jsonl"))
+    samples = next((workspace / "out").rglob("samples_*.jsonl"))
     return result.stdout, [json.loads(line)["resps"] for line in samples.read_text().splitlines()]
 
 
 def test_the_own_model_of_lm_eval_takes_mars_arguments_and_ours_counts(workspace):
-    path = workspace / "checkpoint"
-    options = ["--gen_kwargs", "mars_threshold=0.0,mars_verify=True"]
-    arguments = f"pretrained={path},trust_remote_code=True,dtype=float32"
-    _, theirs = evaluate(workspace, "lm_eval", "hf", arguments, *options)
-    printed, ours = evaluate(
-        workspace, "hf_mars.evaluation.lm_eval", "hf-mars", f"pretrained={path},dtype=float32", *options
-    )
+    path, generation = workspace / "checkpoint", "mars_threshold=0.0,mars_verify=True"
+    theirs = answers_of_their_model(workspace, f"pretrained={path},trust_remote_code=True,dtype=float32", generation)
+    printed, ours = answers_of_our_command(workspace, f"pretrained={path},dtype=float32", generation)
     assert theirs == ours
     tokens, forwards = map(int, re.search(r"(\d+) tokens in (\d+) forward passes", printed).groups())
     assert tokens == 4 * 12 and forwards <= tokens
