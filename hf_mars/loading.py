@@ -1,16 +1,19 @@
 """A checkpoint with its tokenizer, or one line that says why not."""
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from peft import PeftModel
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from .generative_model import GenerativeModel
 from .missing_paths import check_model_path
 from .modeling import AutoMARSModelForCausalLM, MissingEntryError
 from .one_line import one_line
+
+
+if TYPE_CHECKING:  # PEFT takes seconds to import, and only adapters need it
+    from peft import PeftModel
 
 
 __all__ = ["QUICKSTART_CHECKPOINT", "check_chat_template", "load_with_tokenizer"]
@@ -20,7 +23,7 @@ QUICKSTART_CHECKPOINT = "runs/quickstart/checkpoint"  # where `make quickstart` 
 
 def load_with_tokenizer(
     checkpoint: str, dtype: torch.dtype
-) -> tuple[GenerativeModel | PeftModel, PreTrainedTokenizerBase]:
+) -> tuple["GenerativeModel | PeftModel", PreTrainedTokenizerBase]:
     """
     Load a MARS checkpoint that a user named.
 

@@ -6,10 +6,9 @@ import inspect
 import json
 import re
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import torch
-from peft import PeftConfig, PeftModel
 from torch import nn
 from transformers import (
     AutoConfig,
@@ -27,6 +26,10 @@ from .decoding import generate
 from .generative_model import GenerativeModel
 
 
+if TYPE_CHECKING:  # PEFT takes seconds to import, and only adapters need it
+    from peft import PeftConfig, PeftModel
+
+
 __all__ = [
     "AutoMARSModelForCausalLM",
     "MissingEntryError",
@@ -42,7 +45,7 @@ AUTHORS_MODEL_TYPES = {"a2d-qwen2": "qwen2", "a2d-qwen3": "qwen3"}
 DOWNLOAD_ARGUMENTS = ("cache_dir", "force_download", "local_files_only", "proxies", "revision", "subfolder", "token")
 
 
-ModelT = TypeVar("ModelT", bound=PreTrainedModel | PeftModel)
+ModelT = TypeVar("ModelT", bound="PreTrainedModel | PeftModel")
 
 
 class MissingEntryError(ValueError):
@@ -51,7 +54,8 @@ class MissingEntryError(ValueError):
 
 def get_base_model(model: nn.Module) -> GenerativeModel:
     """The language model inside a PEFT model, or the model itself."""
-    inside: Any = model.get_base_model() if isinstance(model, PeftModel) else model
+    get_inside: Any = getattr(model, "get_base_model", None)  # of PEFT alone
+    inside: Any = model if get_inside is None else get_inside()
     return inside
 
 
@@ -189,7 +193,7 @@ class AutoMARSModelForCausalLM:
         mask_token_id: int | None = None,
         block_size: int | None = None,
         **kwargs,
-    ) -> GenerativeModel | PeftModel:
+    ) -> "GenerativeModel | PeftModel":
         """
         Load a model as [`~transformers.AutoModelForCausalLM`] does, and enable multi-token decoding.
 
@@ -205,6 +209,8 @@ class AutoMARSModelForCausalLM:
         download = {name: kwargs[name] for name in DOWNLOAD_ARGUMENTS if name in kwargs}
         adapter_config = find_adapter_config_file(str(pretrained_model_name_or_path), **download)
         if adapter_config is not None:
+            from peft import PeftConfig
+
             values = json.loads(Path(adapter_config).read_text())
             recorded = values.pop("mars", {})
             config = PeftConfig.from_peft_type(**values)
@@ -233,11 +239,13 @@ class AutoMARSModelForCausalLM:
 
 
 def load_adapter(
-    adapter: str | Path, config: PeftConfig, download: dict[str, Any], *model_args, **kwargs
-) -> PeftModel:
+    adapter: str | Path, config: "PeftConfig", download: dict[str, Any], *model_args, **kwargs
+) -> "PeftModel":
     """
     Load a PEFT adapter on its base model, through PEFT itself: transformers 5.24 leaves out the magnitudes of DoRA.
     """
+    from peft import PeftModel
+
     of_adapter = {name: kwargs.pop(name) for name in ("revision", "subfolder") if name in kwargs}
     base_model = AutoModelForCausalLM.from_pretrained(
         config.base_model_name_or_path, *model_args, revision=config.revision, **kwargs

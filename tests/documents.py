@@ -1,5 +1,6 @@
 """The code blocks of documents, and how each kind of them is run."""
 
+import importlib
 import re
 import runpy
 import shlex
@@ -78,7 +79,7 @@ class Shell:
         from hf_mars import cli
 
         if arguments[0] in self.parsed_only:
-            self.replace(getattr(cli, arguments[0]), "run", lambda options: None)
+            self.replace(importlib.import_module(f"hf_mars.cli.{arguments[0]}"), "run", lambda options: None)
         cli.main(arguments)
 
     def run_python(self, arguments: list[str]) -> None:

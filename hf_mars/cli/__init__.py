@@ -1,46 +1,51 @@
 """The `hf-mars` command."""
 
+import importlib
 import sys
+from typing import Any
 
 from ..checking_text import check_text
-from . import bench, demo, engines, generate, push, quickstart, regenerate, serve, tune
 from .errors import CommandParser, one_line_errors
 
 
-__all__ = ["main"]
+__all__ = ["COMMANDS", "main"]
+
+COMMANDS = {
+    "quickstart": "fine-tune a small model for minutes and watch it decode several tokens a forward pass",
+    "sft": "fine-tune with MARSTrainer and the arguments of TRL's sft.py",
+    "regenerate": "answer the prompts of a data set with the model itself, to train a gated adapter on",
+    "generate": "answer one prompt, and show what each forward pass added",
+    "bench": "measure accuracy and speed over thresholds, modes, batch sizes, and against other ways to decode",
+    "tune": "find the generate arguments that are fastest here, lossless or within what may be lost",
+    "push": "push a saved checkpoint to the Hub, with its model card",
+    "demo": "a page that shows the runs and lets you move the threshold",
+    "serve": "serve a checkpoint with OpenAI's API; the threshold follows the load",
+    "engines": "print the command with which another engine serves a checkpoint",
+}
+DATACLASS_COMMANDS = ("sft", "serve")  # their options are fields of a dataclass, which TRL's own parser reads
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Entry point of `hf-mars`."""
     arguments = sys.argv[1:] if arguments is None else arguments
-    with one_line_errors(" ".join(["hf-mars", *arguments[:1]])):
+    command = "".join(arguments[:1])
+    with one_line_errors(f"hf-mars {command}".rstrip()):
         check_arguments(arguments)
+    # What one command imports takes the others seconds.
+    module: Any = importlib.import_module(f".{command}", __name__) if command in COMMANDS else None
+    if command in DATACLASS_COMMANDS:
+        module.main(arguments[1:])
+        return
     parser = CommandParser(prog="hf-mars", description="Fine-tune and decode several tokens a forward pass.")
     subparsers = parser.add_subparsers(required=True, metavar="command")
-    quickstart.add_parser(subparsers)
-    generate.add_parser(subparsers)
-    bench.add_parser(subparsers)
-    tune.add_parser(subparsers)
-    regenerate.add_parser(subparsers)
-    push.add_parser(subparsers)
-    demo.add_parser(subparsers)
-    engines.add_parser(subparsers)
-    # Where options are fields of a dataclass, TRL's own parser takes the rest.
-    subparsers.add_parser(
-        "serve", help="serve a checkpoint with OpenAI's API; the threshold follows the load", add_help=False
-    )
-    subparsers.add_parser("sft", help="fine-tune with MARSTrainer and the arguments of TRL's sft.py", add_help=False)
-    if arguments[:1] == ["serve"]:
-        serve.main(arguments[1:])
-        return
-    if arguments[:1] == ["sft"]:
-        from . import sft
-
-        sft.main(arguments[1:])
-        return
+    for name, help in COMMANDS.items():
+        if name == command:
+            module.add_parser(subparsers, help)
+        else:
+            subparsers.add_parser(name, help=help, add_help=False)
     options, others = parser.parse_known_args(arguments)
     if others:
-        CommandParser(prog=f"hf-mars {arguments[0]}").error(f"unrecognized arguments: {' '.join(others)}")
+        CommandParser(prog=f"hf-mars {command}").error(f"unrecognized arguments: {' '.join(others)}")
     options.run(options)
 
 

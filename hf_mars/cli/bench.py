@@ -25,10 +25,10 @@ __all__ = ["add_parser", "run"]
 METRICS = ("probability", "entropy", "margin")
 
 
-def add_parser(subparsers) -> None:
+def add_parser(subparsers, help: str) -> None:
     parser = subparsers.add_parser(
         "bench",
-        help="measure accuracy and speed over thresholds, modes, batch sizes, and against other ways to decode",
+        help=help,
         description="All ways to decode take turns on the same batches. What was measured is written at once; the "
         "same command after an interruption goes on from there.",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,

@@ -11,10 +11,10 @@ from .errors import one_line_errors
 __all__ = ["add_parser", "run"]
 
 
-def add_parser(subparsers) -> None:
+def add_parser(subparsers, help: str) -> None:
     parser = subparsers.add_parser(
         "demo",
-        help="a page that shows the runs and lets you move the threshold",
+        help=help,
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     parser.add_argument("checkpoint", nargs="?", help="default: MARS_MODEL, the authors' 0.5B, or the quickstart's")

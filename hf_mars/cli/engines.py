@@ -15,8 +15,8 @@ from .errors import one_line_errors
 __all__ = ["add_parser", "run_vllm"]
 
 
-def add_parser(subparsers) -> None:
-    parser = subparsers.add_parser("engines", help="print the command with which another engine serves a checkpoint")
+def add_parser(subparsers, help: str) -> None:
+    parser = subparsers.add_parser("engines", help=help)
     engines = parser.add_subparsers(required=True, metavar="engine")
     vllm = engines.add_parser(
         "vllm",

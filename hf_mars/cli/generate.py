@@ -23,10 +23,10 @@ COLORS = ("\033[38;5;32m", "\033[38;5;172m")  # readable on dark and on light
 RESET = "\033[0m"
 
 
-def add_parser(subparsers) -> None:
+def add_parser(subparsers, help: str) -> None:
     parser = subparsers.add_parser(
         "generate",
-        help="answer one prompt, and show what each forward pass added",
+        help=help,
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     add_checkpoint_arguments(parser)

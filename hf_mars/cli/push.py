@@ -11,10 +11,10 @@ from .errors import one_line_errors
 __all__ = ["add_parser", "run"]
 
 
-def add_parser(subparsers) -> None:
+def add_parser(subparsers, help: str) -> None:
     parser = subparsers.add_parser(
         "push",
-        help="push a saved checkpoint to the Hub, with its model card",
+        help=help,
         description="Pushes weights and decoding code first, then the model card. A push that was interrupted is "
         "resumed by running it again.",
     )

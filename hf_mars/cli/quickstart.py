@@ -69,10 +69,10 @@ print(tokenizer.decode(output[0], skip_special_tokens=True))
 """
 
 
-def add_parser(subparsers) -> None:
+def add_parser(subparsers, help: str) -> None:
     parser = subparsers.add_parser(
         "quickstart",
-        help="fine-tune a small model for minutes and watch it decode several tokens a forward pass",
+        help=help,
         description="Fine-tunes with MARSTrainer, saves, reloads, and compares plain, lossy and verified decoding on "
         "held-out problems. Stage 1 (AR SFT) and stage 2 (MARS) of the paper are one run here, since the loss on the "
         "clean stream already is that of stage 1.",

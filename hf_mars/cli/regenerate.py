@@ -28,10 +28,10 @@ from .smollm2 import load_smollm2
 __all__ = ["add_parser", "run"]
 
 
-def add_parser(subparsers) -> None:
+def add_parser(subparsers, help: str) -> None:
     parser = subparsers.add_parser(
         "regenerate",
-        help="answer the prompts of a data set with the model itself, to train a gated adapter on",
+        help=help,
         description="Keeps the prompts of a data set, and writes the model's own answers as a data set that "
         "`load_dataset` reads. The same command after an interruption goes on from there.",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,

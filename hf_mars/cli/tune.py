@@ -19,10 +19,10 @@ from .errors import one_line_errors
 __all__ = ["add_parser", "run"]
 
 
-def add_parser(subparsers) -> None:
+def add_parser(subparsers, help: str) -> None:
     parser = subparsers.add_parser(
         "tune",
-        help="find the generate arguments that are fastest here, lossless or within what may be lost",
+        help=help,
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     add_checkpoint_arguments(parser)

@@ -4,11 +4,10 @@ import dataclasses
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from huggingface_hub import CommitInfo, HfApi, ModelCardData
 from huggingface_hub.errors import HTTPError, LocalTokenNotFoundError
-from peft import PeftModel
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging
 
@@ -17,6 +16,10 @@ from .card import CheckpointCard
 from .remote import RemoteBranch, first_line
 from .save import save_pretrained
 from .staging import CARD_FILES, check_folder, list_files, stage_folder
+
+
+if TYPE_CHECKING:  # PEFT takes seconds to import, and only adapters need it
+    from peft import PeftModel
 
 
 __all__ = ["PushResult", "push_folder", "push_to_hub"]
@@ -45,7 +48,7 @@ class PushResult:
 
 
 def push_to_hub(
-    model: PreTrainedModel | PeftModel,
+    model: "PreTrainedModel | PeftModel",
     repo_id: str,
     tokenizer: PreTrainedTokenizerBase | None = None,
     evaluation: Evaluation | dict[str, Any] | str | Path | None = None,

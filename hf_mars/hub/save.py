@@ -4,10 +4,9 @@ import inspect
 import json
 from pathlib import Path
 from types import MethodType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from huggingface_hub import ModelCardData
-from peft import PeftModel
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging
 
@@ -16,13 +15,17 @@ from ..generation_fields import mars_fields, set_aside
 from .frame import CheckpointFrame
 
 
+if TYPE_CHECKING:  # PEFT takes seconds to import, and only adapters need it
+    from peft import PeftModel
+
+
 __all__ = ["save_completely", "save_pretrained"]
 
 logger = logging.get_logger(__name__)
 
 
 def save_pretrained(
-    model: PreTrainedModel | PeftModel,
+    model: "PreTrainedModel | PeftModel",
     directory: str | Path,
     tokenizer: PreTrainedTokenizerBase | None = None,
     evaluation: Evaluation | dict[str, Any] | str | Path | None = None,
@@ -78,7 +81,7 @@ def save_pretrained(
     )
 
 
-def save_completely(save_directory: str | Path, *args, model: PreTrainedModel | PeftModel, **kwargs) -> None:
+def save_completely(save_directory: str | Path, *args, model: "PreTrainedModel | PeftModel", **kwargs) -> None:
     """
     What [`~hf_mars.enable_mars`] binds as `model.save_pretrained`: the arguments are those of the model's own, and the
     checkpoint is that of [`save_pretrained`].

@@ -3,16 +3,19 @@
 import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
-from peft import PeftModel
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from ..evaluation.methods import cut, end_of_sequence_ids
 from ..extras import install_command
 from ..one_line import one_line
 from .prompts import Prompt
+
+
+if TYPE_CHECKING:  # PEFT takes seconds to import, and only adapters need it
+    from peft import PeftModel
 
 
 __all__ = ["Answer", "Answerer", "AnswerSettings", "ModelAnswerer", "ServerAnswerer"]
@@ -74,7 +77,7 @@ class ModelAnswerer:
 
     def __init__(
         self,
-        model: PreTrainedModel | PeftModel,
+        model: "PreTrainedModel | PeftModel",
         tokenizer: PreTrainedTokenizerBase,
         settings: AnswerSettings,
         threshold: float | None = None,

@@ -1,9 +1,11 @@
 """A small checkpoint that has learned to count, and the page that shows it."""
 
+import os
 import time
 
 import pytest
 import torch
+from filelock import FileLock
 
 from hf_mars import MARSTrainer, save_pretrained
 from tests.tiny_text import byte_level_tokenizer, counting_examples, text_model
@@ -12,8 +14,17 @@ from tests.training.runs import small_config
 
 @pytest.fixture(scope="session")
 def counting_checkpoint(tmp_path_factory):
-    """Path of a checkpoint, trained until it accepts several tokens a forward."""
-    folder = tmp_path_factory.mktemp("demo")
+    """Path of a checkpoint, trained until it accepts several tokens a forward: once, for all processes that test."""
+    shared = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        shared = shared.parent
+    with FileLock(shared / "demo.lock"):
+        if not (shared / "demo").exists():
+            train_to_count(tmp_path_factory.mktemp("demo")).rename(shared / "demo")
+    return shared / "demo"
+
+
+def train_to_count(folder):
     torch.manual_seed(0)
     tokenizer = byte_level_tokenizer()
     trainer = MARSTrainer(

@@ -1,10 +1,9 @@
 """lm-eval on a MARS checkpoint: its own `hf` model as it is, and the one that counts."""
 
 import json
-import os
 import re
-import subprocess
 import sys
+from functools import partial
 
 import pytest
 
@@ -12,6 +11,8 @@ from tests.tiny_text import save_text_checkpoint
 
 
 pytest.importorskip("lm_eval")
+
+from hf_mars.evaluation import lm_eval  # noqa: E402
 
 
 pytestmark = pytest.mark.integration
@@ -56,26 +57,25 @@ def answers_of_their_model(workspace, model_args, generation):
     return [sample["resps"] for sample in results["samples"]["counting"]]
 
 
-def answers_of_our_command(workspace, model_args, generation):
-    """What it prints, and the answers."""
-    command = [sys.executable, "-m", "hf_mars.evaluation.lm_eval", "run", "--model", "hf-mars"]
-    command += ["--model_args", model_args, "--tasks", "counting", "--include_path", str(workspace / "tasks")]
+def answers_of_our_command(workspace, model_args, generation, monkeypatch):
+    """As `python -m hf_mars.evaluation.lm_eval` with these arguments, also without all those tasks."""
+    from lm_eval import tasks
+
+    command = ["lm_eval", "run", "--model", "hf-mars", "--model_args", model_args, "--tasks", "counting"]
+    command += ["--include_path", str(workspace / "tasks"), "--output_path", str(workspace / "out")]
     command += ["--device", "cpu", "--batch_size", "2", "--log_samples", "--gen_kwargs", generation]
-    result = subprocess.run(
-        [*command, "--output_path", str(workspace / "out")],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "HF_HOME": str(workspace / "home"), "HF_DATASETS_OFFLINE": "1"},
-    )
-    assert result.returncode == 0, result.stderr[-3000:]
+    monkeypatch.setattr(sys, "argv", command)
+    monkeypatch.setattr(tasks, "TaskManager", partial(tasks.TaskManager, include_defaults=False))
+    lm_eval.main()
     samples = next((workspace / "out").rglob("samples_*.jsonl"))
-    return result.stdout, [json.loads(line)["resps"] for line in samples.read_text().splitlines()]
+    return [json.loads(line)["resps"] for line in samples.read_text().splitlines()]
 
 
-def test_the_own_model_of_lm_eval_takes_mars_arguments_and_ours_counts(workspace):
+def test_the_own_model_of_lm_eval_takes_mars_arguments_and_ours_counts(workspace, monkeypatch, capsys):
     path, generation = workspace / "checkpoint", "mars_threshold=0.0,mars_verify=True"
     theirs = answers_of_their_model(workspace, f"pretrained={path},trust_remote_code=True,dtype=float32", generation)
-    printed, ours = answers_of_our_command(workspace, f"pretrained={path},dtype=float32", generation)
+    ours = answers_of_our_command(workspace, f"pretrained={path},dtype=float32", generation, monkeypatch)
     assert theirs == ours
+    printed = capsys.readouterr().out
     tokens, forwards = map(int, re.search(r"(\d+) tokens in (\d+) forward passes", printed).groups())
     assert tokens == 4 * 12 and forwards <= tokens

@@ -34,7 +34,7 @@ def test_a_full_queue_answers_429(checkpoint):
         assert chat(patient).usage.completion_tokens > 0
 
 
-def test_sigterm_lets_running_answers_finish_and_a_restart_serves_again(checkpoint, text_model):
+def test_sigterm_lets_running_answers_finish(checkpoint, text_model):
     with serve(checkpoint) as server:
         client = openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0)
         long = {"max_tokens": 300, "mars_threshold": 1.0, "stop": ["never there"]}
@@ -53,14 +53,12 @@ def test_sigterm_lets_running_answers_finish_and_a_restart_serves_again(checkpoi
         assert server.process.wait(timeout=20) is not None
         with pytest.raises(openai.APIConnectionError):
             chat(client)
-    with serve(checkpoint) as server:
-        client = openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0)
-        assert chat(client).choices[0].message.content == plain_answer(text_model, "Count from 3.")[0]
 
 
-def test_what_is_not_done_when_the_drain_ends_is_answered_too(checkpoint):
+def test_a_restart_serves_again_and_what_is_not_done_when_the_drain_ends_is_answered_too(checkpoint, text_model):
     with serve(checkpoint, "--drain-timeout", "0.5", "--max-rows", "2") as server:
         client = openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0)
+        assert chat(client).choices[0].message.content == plain_answer(text_model, "Count from 3.")[0]
         long = {"max_tokens": 450, "mars_threshold": 1.0, "mars_verify": False}
         errors = []
 
