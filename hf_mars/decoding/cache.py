@@ -80,10 +80,14 @@ class MARSCacheLayer(CacheLayerMixin):
             self.reserve(length)
         else:
             length = self.capacity
-        index, rows = slots.to(key_states.device)[:, None, :, None], len(key_states)
-        self.keys[:rows].scatter_(2, index.expand_as(key_states), key_states)
-        self.values[:rows].scatter_(2, index.expand_as(value_states), value_states)
-        return self.keys[:rows, :, :length], self.values[:rows, :, :length]
+        # The storage as one list of vectors: copying whole ones is several times as fast as scattering numbers.
+        num_rows, num_heads = key_states.shape[:2]
+        capacity = self.keys.shape[2]
+        starts = torch.arange(0, num_rows * num_heads * capacity, capacity, device=key_states.device)
+        places = (starts.view(num_rows, num_heads, 1) + slots.to(key_states.device)[:, None]).flatten()
+        self.keys.view(-1, self.keys.shape[-1]).index_copy_(0, places, key_states.flatten(0, 2))
+        self.values.view(-1, self.values.shape[-1]).index_copy_(0, places, value_states.flatten(0, 2))
+        return self.keys[:num_rows, :, :length], self.values[:num_rows, :, :length]
 
     def get_seq_length(self) -> int:
         """Number of committed slots of the longest row."""
