@@ -49,9 +49,17 @@ class ForwardCosts:
         self._chapters[here].append((num_columns / num_rows, seconds / num_rows))
 
     def num_compared(self, num_rows: int) -> int:
-        """How often both kinds of forwards were compared with about so many rows; no more than are remembered."""
-        earlier = max(map(len, self._ratios.get(band(num_rows), {}).values()), default=0)
-        return earlier + bool(compare(self._chapters.get(band(num_rows), [])))
+        """
+        How often both kinds of forwards were compared with so many rows, or within a factor of two; no more than are
+        remembered.
+        """
+        wanted = band(num_rows)
+        near = [each for each in self._chapters if abs(each - wanted) < BANDS_PER_DOUBLING]
+        return max(map(self._num_compared, near), default=0)
+
+    def _num_compared(self, band: int) -> int:
+        earlier = max(map(len, self._ratios.get(band, {}).values()), default=0)
+        return earlier + bool(compare(self._chapters.get(band, [])))
 
     def curve(self, num_rows: int) -> Callable[[float], float] | None:
         """

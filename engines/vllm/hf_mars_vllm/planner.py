@@ -152,7 +152,7 @@ class Planner:
         num_compared = self.costs.num_compared(len(self.rows))
         if not has_masks or self.num_looks < (NEXT_LOOK if num_compared else FIRST_LOOK):
             return False
-        if self.costs.curve(len(self.rows)) is None or 0 < num_compared < MUST_COMPARE:
+        if num_compared < MUST_COMPARE:  # what fewer rows cost says little of more
             return True
         # What masks win is lost, for these forwards and for the one after them, whose masks follow no drafts.
         return self._spend((PROBE_LENGTH + 1) * self.seconds * (1 - 1 / self.speed))

@@ -80,6 +80,22 @@ def test_the_same_text_pays_with_one_row_and_not_with_many():
     assert many.run(1500) > 0.97
 
 
+def test_what_one_row_costs_is_not_believed_of_many():
+    def seconds(rows, columns):
+        return 1.0 if rows == 1 else 0.25 * columns
+
+    machine = Machine(seconds, [0.9])
+    machine.run(200)
+    machine.chances |= dict.fromkeys(range(1, 16), 0.9)
+    for each in (machine.num_tokens, machine.with_masks):
+        each |= dict.fromkeys(range(1, 16), 0)
+    machine.drafts |= dict.fromkeys(range(1, 16), (0, False))
+    machine.run(20)
+    before = sum(machine.with_masks.values())
+    assert machine.run(100) > 0.95
+    assert sum(machine.with_masks.values()) - before < 0.1 * 16 * 100
+
+
 def test_rows_are_judged_one_by_one():
     machine = Machine(lambda rows, columns: 1.0 + 0.06 * columns, [0.95, 0.95, 0.02, 0.02])
     machine.run(1500)
