@@ -6,8 +6,6 @@ VENV_LOWEST ?= .venv-lowest
 VENV_NEWEST ?= .venv-newest
 EXTRAS := quickstart,eval,demo,serve,dev
 ARGS ?=
-# Processes of the suite, three for two cores: tests of servers and pages wait more than they work.
-WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) \* 3 / 2)
 
 .PHONY: quickstart quickstart-exact test test-fast test-slow test-lowest test-newest test-vllm wheel-test lint docs clean
 
@@ -18,23 +16,23 @@ quickstart: $(VENV)/quickstart
 quickstart-exact: $(VENV)/quickstart
 	$(BIN)/hf-mars quickstart --gated --output-dir runs/quickstart-exact $(ARGS)
 
-# A file's tests in one process: they share servers and models.
+# One process a core, and a file's tests in one of them: they share servers and models.
 test: $(VENV)/installed
-	$(BIN)/python -m pytest tests -q --numprocesses $(WORKERS) --dist loadfile --durations 15 $(ARGS)
+	$(BIN)/python -m pytest tests -q --numprocesses auto --dist loadfile --durations 15 $(ARGS)
 
 # For the inner loop: no other processes, no servers, no browser, nothing that takes seconds.
 test-fast: $(VENV)/installed
-	$(BIN)/python -m pytest tests -q --numprocesses $(WORKERS) --dist loadfile -m "not slow and not integration" $(ARGS)
+	$(BIN)/python -m pytest tests -q --numprocesses auto --dist loadfile -m "not slow and not integration" $(ARGS)
 
 test-slow: $(VENV)/slow
 	$(BIN)/python -m pytest tests -q -m slow $(ARGS)
 
 # The two ends of the ranges in pyproject.toml.
 test-lowest: $(VENV_LOWEST)/installed
-	$(VENV_LOWEST)/bin/python -m pytest tests -q --numprocesses $(WORKERS) --dist loadfile $(ARGS)
+	$(VENV_LOWEST)/bin/python -m pytest tests -q --numprocesses auto --dist loadfile $(ARGS)
 
 test-newest: $(VENV_NEWEST)/installed
-	$(VENV_NEWEST)/bin/python -m pytest tests -q --numprocesses $(WORKERS) --dist loadfile $(ARGS)
+	$(VENV_NEWEST)/bin/python -m pytest tests -q --numprocesses auto --dist loadfile $(ARGS)
 
 # The real engine, on a tiny model, and on the quickstart's checkpoint where there is one.
 test-vllm: $(VENV_VLLM)/installed
