@@ -31,6 +31,14 @@ def test_the_page_of_errors_has_messages_that_are_raised():
     assert [row for row in listed if not any(message.startswith(row) for message in messages)] == []
 
 
+def test_the_reference_names_modules_that_are_there():
+    pages = "".join(path.read_text() for path in (ROOT / "docs").rglob("*.md"))
+    names = re.findall(r"automodule:: (\S+)", pages)
+    paths = [ROOT / name.replace(".", "/") for name in names]
+    assert len(names) > 50
+    assert [str(path) for path in paths if not (path.with_suffix(".py").exists() or path.is_dir())] == []
+
+
 def test_one_version_everywhere():
     assignment = r'__version__ = "(.+)"'
     places = {
