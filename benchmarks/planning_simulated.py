@@ -20,13 +20,12 @@ from pathlib import Path
 from unittest.mock import patch
 
 import torch
-from planning import make_ways
+from planning import generate, make_ways
 from record import describe_run
-from transformers import DynamicCache, GenerationMixin
+from transformers import DynamicCache
 
 from hf_mars.cli.checkpoints import add_checkpoint_arguments, load_checkpoint
 from hf_mars.decoding.gated_adapter import get_gated_adapter
-from hf_mars.decoding.planner import Planner
 from hf_mars.evaluation.sweep import tokenize
 from hf_mars.evaluation.tasks import load_task
 
@@ -65,7 +64,7 @@ class SimulatedClock:
 
 
 def measure(model, rounds: int = 7) -> dict[int, list[float]]:
-    """Median seconds of a forward, by rows and columns; all but the first column act as masks."""
+    """Median seconds of a forward, by rows and columns; the last half of the columns are masks to an adapter."""
     adapter = get_gated_adapter(model)
     costs = {}
     for rows in ROWS:
@@ -109,45 +108,31 @@ def main() -> None:
     record = {"environment": describe_run(options, model), "costs": costs, "batches": []}
     for batch_size in options.batch_sizes:
         for task in options.tasks:
-            ways = {name: make_ways(model)[name] for name in options.ways}
-            totals: dict[str, list[float]] = {}
+            known_ways, prompts = make_ways(model), load_task(task, options.limit).prompts
+            ways = {"plain": None, **{name: known_ways[name] for name in options.ways}}
+            seconds = dict.fromkeys(ways, 0.0)
             for start in range(0, options.limit, batch_size):
-                prompts = load_task(task, options.limit).prompts[start : start + batch_size]
-                inputs = tokenize(tokenizer, prompts).to(model.device)
-                for name, way in {"plain": None, **ways}.items():
+                inputs = tokenize(tokenizer, prompts[start : start + batch_size]).to(model.device)
+                for name, way in ways.items():
                     clock = SimulatedClock(costs, options.spread)
-                    output = generate(model, inputs, way, clock, options.max_new_tokens)
-                    totals.setdefault(name, []).append(clock.perf_counter())
-                    record["batches"].append([task, batch_size, name, clock.perf_counter(), output])
-            line = ", ".join(f"{name} {sum(totals['plain']) / sum(totals[name]):.3f}" for name in ways)
+                    tokens_per_forward = count_tokens(model, inputs, way, clock, options.max_new_tokens)
+                    seconds[name] += clock.perf_counter()
+                    record["batches"].append([task, batch_size, name, clock.perf_counter(), tokens_per_forward])
+            line = ", ".join(f"{name} {seconds['plain'] / seconds[name]:.3f}" for name in options.ways)
             print(f"{task}, batch {batch_size}: {line}", flush=True)
             if options.output is not None:
                 options.output.write_text(json.dumps(record, indent=1) + "\n")
 
 
-def generate(model, inputs, way, clock: SimulatedClock, max_new_tokens: int) -> float:
+def count_tokens(model, inputs, way, clock: SimulatedClock, max_new_tokens: int) -> float:
     """Decode with the clock; tokens a forward."""
     hook = model.register_forward_pre_hook(clock, with_kwargs=True)
     try:
-        if way is None:
-            GenerationMixin.generate(model, **inputs, do_sample=False, max_new_tokens=max_new_tokens)
-            return 1.0
-        arguments, planner = way
-        with (
-            patch("hf_mars.decoding.decoder.time", clock),
-            patch("hf_mars.decoding.decoder.Planner", lambda model: Planner(model, **planner)),
-        ):
-            output = model.generate(
-                **inputs,
-                **arguments,
-                mars_verify=True,
-                do_sample=False,
-                max_new_tokens=max_new_tokens,
-                return_dict_in_generate=True,
-            )
-        return output.tokens_per_forward
+        with patch("hf_mars.decoding.decoder.time", clock):
+            _, _, tokens_per_forward = generate(model, inputs, way, max_new_tokens)
     finally:
         hook.remove()
+    return tokens_per_forward
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 import json
 import re
+import runpy
 import sys
 from functools import partial
 
@@ -11,8 +12,6 @@ from tests.tiny_text import save_text_checkpoint
 
 
 pytest.importorskip("lm_eval")
-
-from hf_mars.evaluation import lm_eval  # noqa: E402
 
 
 pytestmark = pytest.mark.integration
@@ -66,7 +65,7 @@ def answers_of_our_command(workspace, model_args, generation, monkeypatch):
     command += ["--device", "cpu", "--batch_size", "2", "--log_samples", "--gen_kwargs", generation]
     monkeypatch.setattr(sys, "argv", command)
     monkeypatch.setattr(tasks, "TaskManager", partial(tasks.TaskManager, include_defaults=False))
-    lm_eval.main()
+    runpy.run_module("hf_mars.evaluation.lm_eval", run_name="__main__")
     samples = next((workspace / "out").rglob("samples_*.jsonl"))
     return [json.loads(line)["resps"] for line in samples.read_text().splitlines()]
 
